@@ -1,0 +1,3 @@
+//! Runs SageMaker training jobs on machines you own.
+
+fn main() {}

@@ -1,1 +1,9 @@
-//! engine
+//! The engine plans and runs training jobs; it is the whole of Trainyard without the edges.
+//!
+//! A job is plain values all the way: a request ([`wire`]) becomes a valid [`spec`], the spec a
+//! [`plan`] with one entry per instance, and each of them is written to the run directory
+//! ([`run`]), where a supervisor ([`instance`]) carries it out. The engine prints nothing, exits
+//! nowhere and reads no environment.
+
+pub mod plan;
+pub mod run;

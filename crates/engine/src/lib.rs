@@ -5,5 +5,7 @@
 //! ([`run`]), where a supervisor ([`instance`]) carries it out. The engine prints nothing, exits
 //! nowhere and reads no environment.
 
+pub mod instance;
 pub mod plan;
 pub mod run;
+pub mod runtime;

@@ -5,5 +5,6 @@
 //! ([`run`]), where a supervisor ([`instance`]) carries it out. The engine prints nothing, exits
 //! nowhere and reads no environment.
 
+pub mod job;
 pub mod plan;
 pub mod run;

@@ -9,7 +9,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::JobPlan;
-use crate::run::{Outcome, Part, Parts, Report, Stamped, Timestamp};
+use crate::run::{Outcome, Part, Parts, Stamped, Timestamp};
 
 mod apply;
 mod reason;

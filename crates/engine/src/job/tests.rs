@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::plan::{HostAddress, InstancePlan, MergePlan, OutputPlan, Role, RuntimePlan};
-use crate::run::Exit;
+use crate::run::{Exit, Report};
 
 fn instance_plan(host: &str) -> InstancePlan {
     InstancePlan {

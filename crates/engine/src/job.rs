@@ -8,8 +8,9 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::artifact::Clash;
 use crate::plan::JobPlan;
-use crate::run::{Outcome, Part, Parts, Stamped, Timestamp};
+use crate::run::{Outcome, Part, Parts, Report, Stamped, Timestamp};
 
 mod apply;
 mod reason;
@@ -122,15 +123,6 @@ pub struct Published {
     pub output: Option<String>,
     /// Paths that several hosts wrote with different content.
     pub clashes: Vec<Clash>,
-}
-
-/// A path that several hosts wrote with different content.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Clash {
-    /// The path in the archive; bytes that are not UTF-8 are shown as U+FFFD.
-    pub path: String,
-    /// Who wrote it, in host order.
-    pub hosts: Vec<String>,
 }
 
 /// What happens to a job.
@@ -251,6 +243,20 @@ impl Job {
     /// Whether nothing more will happen to this attempt.
     pub fn has_ended(&self) -> bool {
         self.status.is_terminal()
+    }
+
+    /// Whether a report changes more than a count of bytes: progress is shown, but not stored.
+    pub fn is_news(&self, host: &str, report: &Report) -> bool {
+        let phase = self.instances.iter().find(|instance| instance.host == host).map(|instance| instance.phase);
+        match report {
+            Report::Staging { .. } => phase == Some(Phase::Waiting),
+            Report::Collecting { .. } => phase != Some(Phase::Collecting),
+            Report::Training
+            | Report::Metric { .. }
+            | Report::Warning { .. }
+            | Report::Exited(_)
+            | Report::Ended { .. } => true,
+        }
     }
 
     /// Hosts whose instances have not ended.

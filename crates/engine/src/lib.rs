@@ -5,7 +5,9 @@
 //! ([`run`]), where a supervisor ([`instance`]) carries it out. The engine prints nothing, exits
 //! nowhere and reads no environment.
 
+pub mod artifact;
 pub mod backend;
+pub mod engine;
 pub mod job;
 pub mod plan;
 pub mod run;

@@ -16,6 +16,7 @@
 //! <root>/instances/<host>/supervisor.log what the supervisor itself has to say
 //! <root>/instances/<host>/model.part     the packed /opt/ml/model
 //! <root>/instances/<host>/output.part    the packed /opt/ml/output/data
+//! <root>/instances/<host>/merged         what a merging instance hands back
 //! <root>/instances/<host>/scratch/       the instance's own file tree while it runs
 //! ```
 
@@ -31,9 +32,11 @@ use crate::plan::{InstancePlan, JobPlan};
 
 mod append;
 mod report;
+mod watch;
 
 pub use append::{Appender, Tail};
 pub use report::{Exit, LogLine, Outcome, Part, Parts, Report, Stamped, StopRequest, Stream, Timestamp};
+pub use watch::{News, Watch};
 
 /// The layout that this program writes and reads.
 const FORMAT: &str = "1";
@@ -176,6 +179,17 @@ impl InstanceDirectory {
     /// The packed `/opt/ml/output/data`.
     pub fn output_part(&self) -> PathBuf {
         self.root.join("output.part")
+    }
+
+    /// The one file that a merging instance hands back.
+    pub fn merged_file(&self) -> PathBuf {
+        self.root.join("merged")
+    }
+
+    /// Whether the supervisor has made its last report.
+    pub fn has_ended(&self) -> io::Result<bool> {
+        let reports: Vec<Stamped> = Tail::new(self.reports()).read()?;
+        Ok(reports.iter().any(|stamped| matches!(stamped.report, Report::Ended { .. })))
     }
 
     /// The instance's own file tree while it runs; nothing of it is kept.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::plan::{HostAddress, InstancePlan, MergePlan, OutputPlan, Role, RuntimePlan};
-use crate::run::{Exit, Report};
+use crate::run::Exit;
 
 fn instance_plan(host: &str) -> InstancePlan {
     InstancePlan {

@@ -1,1 +1,4 @@
 //! engine
+
+pub mod spec;
+pub mod wire;

@@ -2,8 +2,8 @@
 //!
 //! A job is plain values all the way: a request ([`wire`]) becomes a valid [`spec`], the spec a
 //! [`plan`] with one entry per instance, and each of them is written to the run directory
-//! ([`run`]), where a supervisor ([`instance`]) carries it out. The engine prints nothing, exits
-//! nowhere and reads no environment.
+//! ([`run`]), where a supervisor carries it out. The engine prints nothing, exits nowhere and reads no
+//! environment.
 
 pub mod artifact;
 pub mod backend;
@@ -11,5 +11,8 @@ pub mod engine;
 pub mod job;
 pub mod plan;
 pub mod run;
+pub mod spec;
+pub mod storage;
 pub mod store;
 mod sys;
+pub mod wire;

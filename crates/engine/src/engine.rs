@@ -15,7 +15,7 @@ use fs_err as fs;
 use crate::backend::{Backend, BackendError, Placement};
 use crate::job::{Effect, Event, Job};
 use crate::plan::JobPlan;
-use crate::run::{RunDirectory, RunDirectoryError, Timestamp};
+use crate::run::{Manifests, RunDirectory, RunDirectoryError, Timestamp};
 use crate::store::{Store, StoreError, StoredJob};
 
 mod drive;
@@ -30,6 +30,25 @@ pub struct Engine {
     backend: Arc<dyn Backend>,
     store: Arc<Mutex<Store>>,
     runs: PathBuf,
+}
+
+/// A new job.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    /// The request as JSON; a resume must bring the same.
+    pub request: String,
+    /// What every instance does.
+    pub plan: JobPlan,
+    /// Per channel, the list of all its objects.
+    pub manifests: Manifests,
+}
+
+/// A job at the start of an attempt.
+struct Attempt {
+    job: Job,
+    plan: JobPlan,
+    manifests: Manifests,
+    effects: Vec<Effect>,
 }
 
 /// Why a job can't be driven.
@@ -86,14 +105,15 @@ impl Engine {
     ///
     /// An earlier job of the same name that has ended is forgotten, with its logs; what is left of
     /// one whose driver was killed is stopped and cleaned up. One that still runs is an error.
-    pub async fn submit(&self, request: &str, plan: JobPlan) -> Result<Driver, EngineError> {
+    pub async fn submit(&self, submission: Submission) -> Result<Driver, EngineError> {
+        let Submission { request, plan, manifests } = submission;
         let lock = self.lock(&plan.job)?;
         self.forget(&plan.job).await?;
         publish::remove_earlier(&plan.output, plan.merge.as_ref().map(|merge| merge.output.as_str()))?;
         let created = Timestamp::now();
-        self.store().add(&plan.job, request, created)?;
+        self.store().add(&plan.job, &request, created)?;
         let (job, effects) = Job::submit(&plan, created);
-        Driver::new(self.clone(), job, plan, lock, effects)
+        Driver::new(self.clone(), lock, Attempt { job, plan, manifests, effects })
     }
 
     /// Takes up a job that was submitted before: the same plan, a new attempt for the instances that
@@ -106,14 +126,15 @@ impl Engine {
             return Err(EngineError::Changed { job: name.to_owned() });
         }
         self.release_all(name, &stored).await?;
-        let plan = RunDirectory::open(&self.attempt_folder(name, 1))?.plan()?;
+        let first = RunDirectory::open(&self.attempt_folder(name, 1))?;
+        let (plan, manifests) = (first.plan()?, first.read_manifests()?);
         let mut job = Job::replay(&plan, stored.created, &stored.events);
         self.take_in_late_reports(&mut job)?;
         let effects = self.record(&mut job, Event::Resumed)?;
         if effects.is_empty() {
             return Ok(None);
         }
-        Driver::new(self.clone(), job, plan, lock, effects).map(Some)
+        Driver::new(self.clone(), lock, Attempt { job, plan, manifests, effects }).map(Some)
     }
 
     /// Stores an event and applies it, in this order: what is shown is kept.

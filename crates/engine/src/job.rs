@@ -247,7 +247,8 @@ impl Job {
 
     /// Whether a report changes more than a count of bytes: progress is shown, but not stored.
     pub fn is_news(&self, host: &str, report: &Report) -> bool {
-        let phase = self.instances.iter().find(|instance| instance.host == host).map(|instance| instance.phase);
+        let phase =
+            self.instances.iter().find(|instance| instance.host == host).map(|instance| instance.phase);
         match report {
             Report::Staging { .. } => phase == Some(Phase::Waiting),
             Report::Collecting { .. } => phase != Some(Phase::Collecting),

@@ -10,6 +10,7 @@ pub mod backend;
 pub mod engine;
 pub mod job;
 pub mod plan;
+pub mod prepare;
 pub mod run;
 pub mod spec;
 pub mod storage;

@@ -10,6 +10,15 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+mod build;
+mod config;
+mod image;
+mod path;
+mod shard;
+
+pub use build::{Listing, PlanError, Surroundings, manifests, plan};
+pub use image::{ALLPAIRS, BUILT_IN_PROGRAM, FileKind, Image, ImageError};
+
 /// One attempt at a job: what every instance does, and what comes after the last one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobPlan {
@@ -165,8 +174,12 @@ impl MergePlan {
         let size = fs_err::metadata(archive)?.len();
         let relative = archive.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let object = ObjectPlan { source: archive.to_owned(), relative, size };
-        let channel =
-            ChannelPlan { name: "model".to_owned(), objects: vec![object], replicated: false, manifest: false };
+        let channel = ChannelPlan {
+            name: "model".to_owned(),
+            objects: vec![object],
+            replicated: false,
+            manifest: false,
+        };
         Ok(InstancePlan { attempt, channels: vec![channel], ..self.instance.clone() })
     }
 }

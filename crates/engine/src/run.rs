@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fs_err as fs;
+use indexmap::IndexMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -40,6 +41,9 @@ pub use watch::{News, Watch};
 
 /// The layout that this program writes and reads.
 const FORMAT: &str = "1";
+
+/// Per channel, the list of all its objects, as the instances get to see it.
+pub type Manifests = IndexMap<String, String>;
 
 /// The folder of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,10 +76,14 @@ pub enum RunDirectoryError {
 }
 
 impl RunDirectory {
-    /// Makes the folder of a new attempt and writes its plan there.
-    pub fn create(root: &Path, plan: &JobPlan) -> Result<Self, RunDirectoryError> {
+    /// Makes the folder of a new attempt and writes its plan there, and the text of each channel's
+    /// manifest.
+    pub fn create(root: &Path, plan: &JobPlan, manifests: &Manifests) -> Result<Self, RunDirectoryError> {
         let run = Self { root: root.to_owned() };
         fs::create_dir_all(run.manifests())?;
+        for (channel, text) in manifests {
+            fs::write(run.manifests().join(format!("{channel}-manifest")), text)?;
+        }
         fs::create_dir_all(run.bases())?;
         for instance in &plan.instances {
             run.add_instance(instance)?;
@@ -105,6 +113,18 @@ impl RunDirectory {
     /// The plan of this attempt.
     pub fn plan(&self) -> Result<JobPlan, RunDirectoryError> {
         read_json(&self.root.join("plan.json"))
+    }
+
+    /// The manifests of this attempt.
+    pub fn read_manifests(&self) -> Result<Manifests, RunDirectoryError> {
+        let mut manifests = Manifests::new();
+        for entry in fs::read_dir(self.manifests())? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let channel = name.strip_suffix("-manifest").unwrap_or(&name);
+            manifests.insert(channel.to_owned(), fs::read_to_string(entry.path())?);
+        }
+        Ok(manifests)
     }
 
     /// The folder itself.

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{Engine, EngineError, publish, tidy};
+use super::{Attempt, Engine, EngineError, publish, tidy};
 use crate::backend::{Backend, BackendError, Launch, Placement, Presence, Stop};
 use crate::job::{Effect, Event, Job, MERGE_HOST};
 use crate::plan::JobPlan;
@@ -83,19 +83,15 @@ enum Woken {
 }
 
 impl Driver {
-    /// Makes the run directory of the job's attempt.
-    pub(super) fn new(
-        engine: Engine,
-        job: Job,
-        mut plan: JobPlan,
-        lock: fs::File,
-        effects: Vec<Effect>,
-    ) -> Result<Self, EngineError> {
+    /// Makes the run directory of the attempt.
+    pub(super) fn new(engine: Engine, lock: fs::File, attempt: Attempt) -> Result<Self, EngineError> {
+        let Attempt { job, mut plan, manifests, effects } = attempt;
         plan.attempt = job.attempt;
         for instance in &mut plan.instances {
             instance.attempt = job.attempt;
         }
-        let run = RunDirectory::create(&engine.attempt_folder(&job.name, job.attempt), &plan)?;
+        let root = engine.attempt_folder(&job.name, job.attempt);
+        let run = RunDirectory::create(&root, &plan, &manifests)?;
         Ok(Self {
             engine,
             job,
@@ -259,13 +255,9 @@ impl Driver {
                 self.placed(placement)?;
                 self.happen(Event::Launched)
             }
-            Done::Launched(Err(error)) => {
-                self.happen(Event::LaunchFailed { explanation: chain(&error) })
-            }
+            Done::Launched(Err(error)) => self.happen(Event::LaunchFailed { explanation: chain(&error) }),
             Done::MergeLaunched(Ok(placement)) => self.placed(placement),
-            Done::MergeLaunched(Err(error)) => {
-                self.happen(Event::MergeFailed { explanation: chain(&error) })
-            }
+            Done::MergeLaunched(Err(error)) => self.happen(Event::MergeFailed { explanation: chain(&error) }),
         }
     }
 

@@ -22,7 +22,8 @@ pub(super) fn after(engine: &Engine, job: &Job) -> io::Result<()> {
         for instance in &job.instances {
             let directory = run.instance(&instance.host);
             remove_tree(&directory.scratch())?;
-            let kept = job.status != Status::Completed && instance.has_completed() && instance.attempt == attempt;
+            let kept =
+                job.status != Status::Completed && instance.has_completed() && instance.attempt == attempt;
             if !kept {
                 remove_parts(&directory)?;
             }

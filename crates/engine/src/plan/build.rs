@@ -1,6 +1,5 @@
 //! From a valid spec and the machine's surroundings to the plan of every instance.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,11 +10,11 @@ use super::image::{Image, built_in};
 use super::path::relative_path;
 use super::shard;
 use super::{
-    ChannelPlan, HostAddress, InstancePlan, JobPlan, MergePlan, MetricDefinition, ObjectPlan, OutputPlan, Role,
-    RuntimePlan,
+    ChannelPlan, HostAddress, InstancePlan, JobPlan, MergePlan, MetricDefinition, ObjectPlan, OutputPlan,
+    Role, RuntimePlan,
 };
 use crate::job::MERGE_HOST;
-use crate::spec::{ChannelSpec, Distribution, MergeSpec, ShardBy, TrainingJobSpec};
+use crate::spec::{ChannelSource, ChannelSpec, Distribution, MergeSpec, ShardBy, TrainingJobSpec};
 use crate::storage::Object;
 
 /// Between SIGTERM and SIGKILL unless somebody says otherwise, as at SageMaker.
@@ -93,7 +92,8 @@ pub enum PlanError {
 
 /// Plans a job: what every host gets and does. Pure: the same input always gives the same plan.
 pub fn plan(spec: &TrainingJobSpec, surroundings: &Surroundings) -> Result<JobPlan, PlanError> {
-    let hosts: Vec<_> = (0..spec.resources.instance_count() as usize).map(trainyard_toolkit::contract::host_name).collect();
+    let hosts: Vec<_> =
+        (0..spec.resources.instance_count() as usize).map(trainyard_toolkit::contract::host_name).collect();
     let mut shares = vec![Vec::new(); hosts.len()];
     let mut warnings = spec.warnings();
     for (channel, listing) in spec.channels.iter().zip(&surroundings.listings) {
@@ -121,7 +121,7 @@ pub fn plan(spec: &TrainingJobSpec, surroundings: &Surroundings) -> Result<JobPl
 
 fn check_listing(channel: &ChannelSpec, listing: &Listing) -> Result<(), PlanError> {
     if listing.objects.is_empty() {
-        return Err(PlanError::NoObjects { channel: channel.name.clone(), uri: channel.uri_text() });
+        return Err(PlanError::NoObjects { channel: channel.name.clone(), uri: uri_text(channel) });
     }
     let mut files = std::collections::BTreeMap::new();
     for object in &listing.objects {
@@ -180,7 +180,11 @@ fn empty_warning(channel: &ChannelSpec, objects: usize, dealt: &[ChannelPlan]) -
     let plural = if objects == 1 { "object" } else { "objects" };
     let get = if empty == 1 { "gets" } else { "get" };
     (empty > 0).then(|| {
-        format!("channel {}: {objects} {plural} for {} instances: {empty} {get} none", channel.name, dealt.len())
+        format!(
+            "channel {}: {objects} {plural} for {} instances: {empty} {get} none",
+            channel.name,
+            dealt.len()
+        )
     })
 }
 
@@ -219,11 +223,7 @@ fn address(rank: usize, name: &str) -> HostAddress {
 }
 
 /// What `train` finds in its environment; what the request sets wins.
-fn environment(
-    spec: &TrainingJobSpec,
-    surroundings: &Surroundings,
-    host: &str,
-) -> IndexMap<String, String> {
+fn environment(spec: &TrainingJobSpec, surroundings: &Surroundings, host: &str) -> IndexMap<String, String> {
     let mut environment = surroundings.base_environment.clone();
     if let Some(folder) = surroundings.image.path_folder() {
         let path = environment.entry("PATH".to_owned()).or_default();
@@ -283,8 +283,27 @@ pub fn manifests(spec: &TrainingJobSpec, surroundings: &Surroundings) -> IndexMa
     listings.map(|(channel, listing)| (channel.name.clone(), manifest(channel, listing))).collect()
 }
 
+/// `s3://bucket/`, or `file:///`.
+fn bucket_uri(channel: &ChannelSpec) -> String {
+    match &channel.source {
+        ChannelSource::S3 { uri, .. } => match uri.bucket() {
+            Some(bucket) => format!("s3://{bucket}/"),
+            None => "file:///".to_owned(),
+        },
+        ChannelSource::FileSystem { .. } | ChannelSource::Dataset { .. } => String::new(),
+    }
+}
+
+fn uri_text(channel: &ChannelSpec) -> String {
+    match &channel.source {
+        ChannelSource::S3 { uri, .. } => uri.to_string(),
+        ChannelSource::FileSystem { directory, .. } => directory.clone(),
+        ChannelSource::Dataset { arn } => arn.clone(),
+    }
+}
+
 fn manifest(channel: &ChannelSpec, listing: &Listing) -> String {
-    let bucket = channel.bucket_uri();
+    let bucket = bucket_uri(channel);
     let mut text = format!("{}\n", listing.prefix);
     for object in &listing.objects {
         text.push_str(&bucket);
@@ -292,9 +311,4 @@ fn manifest(channel: &ChannelSpec, listing: &Listing) -> String {
         text.push('\n');
     }
     text
-}
-
-/// Channels that appear in more than one row are listed once.
-pub fn channel_names(plan: &JobPlan) -> BTreeSet<&str> {
-    plan.instances.iter().flat_map(|instance| &instance.channels).map(|channel| channel.name.as_str()).collect()
 }

@@ -19,7 +19,8 @@ pub(super) fn config_files(
     hosts: &[String],
     rank: usize,
 ) -> IndexMap<String, String> {
-    let metrics: Vec<_> = spec.algorithm.metrics.iter().map(|m| json!({"Name": m.name, "Regex": m.regex})).collect();
+    let metrics: Vec<_> =
+        spec.algorithm.metrics.iter().map(|m| json!({"Name": m.name, "Regex": m.regex})).collect();
     let files = [
         (ConfigFile::Hyperparameters, Hyperparameters(spec.hyperparameters.clone()).to_json()),
         (ConfigFile::InputData, input_data(&spec.channels).to_json()),
@@ -36,18 +37,18 @@ fn input_data(channels: &[ChannelSpec]) -> InputDataConfig {
     use trainyard_toolkit::contract as written;
     let config = |channel: &ChannelSpec| ChannelConfig {
         content_type: channel.content_type.clone(),
-        input_mode: match channel.input_mode {
+        training_input_mode: match channel.input_mode {
             InputMode::File => written::InputMode::File,
             InputMode::Pipe => written::InputMode::Pipe,
             InputMode::FastFile => written::InputMode::FastFile,
         },
-        distribution: match channel.distribution {
+        s3_distribution_type: match channel.distribution {
             Distribution::FullyReplicated => written::Distribution::FullyReplicated,
             Distribution::ShardedByS3Key => written::Distribution::ShardedByS3Key,
         },
-        record_wrapper: match channel.record_wrapper {
+        record_wrapper_type: match channel.record_wrapper {
             RecordWrapper::None => written::RecordWrapper::None,
-            RecordWrapper::RecordIo => written::RecordWrapper::RecordIo,
+            RecordWrapper::RecordIo => written::RecordWrapper::RecordIO,
         },
     };
     InputDataConfig(channels.iter().map(|channel| (channel.name.clone(), config(channel))).collect())
@@ -126,7 +127,8 @@ fn init_channel(channel: &ChannelSpec) -> Value {
 /// `trainingjobconfig.json`: the request as the platform keeps it, defaults filled in.
 fn training_job(spec: &TrainingJobSpec, surroundings: &Surroundings) -> Value {
     let tags: Vec<_> = spec.tags.iter().map(|tag| json!({"Key": tag.key, "Value": tag.value})).collect();
-    let metrics: Vec<_> = spec.algorithm.metrics.iter().map(|m| json!({"Name": m.name, "Regex": m.regex})).collect();
+    let metrics: Vec<_> =
+        spec.algorithm.metrics.iter().map(|m| json!({"Name": m.name, "Regex": m.regex})).collect();
     let channels: Vec<_> = spec.channels.iter().filter_map(training_job_channel).collect();
     json!({
         "EnableInterContainerTrafficEncryption": spec.traffic_encryption,

@@ -4,7 +4,7 @@
 ///
 /// Whole folders are stripped, never a part of a name: with the prefix `data/train`, the object
 /// `data/train-2.csv` is `train-2.csv` and `data/train/a/b.csv` is `a/b.csv`.
-pub fn relative_path<'a>(prefix: &str, key: &'a str) -> &'a str {
+pub(super) fn relative_path<'a>(prefix: &str, key: &'a str) -> &'a str {
     if let Some(rest) = key.strip_prefix(prefix) {
         if prefix.is_empty() || prefix.ends_with('/') {
             return rest;

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 /// For each host, the indexes of its objects, ascending: object i goes to host i mod N.
 ///
 /// This is what SageMaker was seen to do, with keys in order of their bytes.
-pub fn by_key(objects: usize, hosts: usize) -> Vec<Vec<usize>> {
+pub(super) fn by_key(objects: usize, hosts: usize) -> Vec<Vec<usize>> {
     let mut shards = vec![Vec::new(); hosts];
     for object in 0..objects {
         shards[object % hosts].push(object);
@@ -19,7 +19,7 @@ pub fn by_key(objects: usize, hosts: usize) -> Vec<Vec<usize>> {
 /// The largest object goes first, each to the host that has least (Graham 1969, longest processing
 /// time first): no host has more than the mean plus one object. Deterministic; ties go to the earlier
 /// object and the earlier host, so that equal sizes are dealt out in turn.
-pub fn by_size(sizes: &[u64], hosts: usize) -> Vec<Vec<usize>> {
+pub(super) fn by_size(sizes: &[u64], hosts: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..sizes.len()).collect();
     order.sort_by_key(|&object| Reverse(sizes[object]));
     // Bytes, then objects: empty objects are spread as well.

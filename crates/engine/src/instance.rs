@@ -4,13 +4,13 @@
 //! of `train`, the reports and the log. It stages the inputs, runs `train`, collects the outputs,
 //! and leaves nothing behind but what it hands back.
 
-use std::error::Error;
 use std::io;
 use std::path::Path;
 
 use rustix::fs::Mode;
 use rustix::process::{setsid, umask};
 
+use crate::engine::chain;
 use crate::plan::InstancePlan;
 use crate::run::{
     Appender, Exit, InstanceDirectory, LogLine, Outcome, Parts, RunDirectory, RunDirectoryError, Stream,
@@ -182,13 +182,3 @@ fn clean_up(directory: &InstanceDirectory, scratch: &Scratch, reports: &mut Repo
     }
 }
 
-/// An error and its causes in one line.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
-}

@@ -3,11 +3,21 @@
 //! A plan is written to the run directory and carried out there by supervisors, perhaps on other
 //! machines and after a restart, so nothing in it may depend on the memory of this process.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
+
+mod build;
+mod config;
+mod image;
+mod path;
+mod shard;
+
+pub use build::{Listing, PlanError, Surroundings, manifests, plan};
+pub use image::{ALLPAIRS, BUILT_IN_PROGRAM, FileKind, Image, ImageError};
 
 /// One attempt at a job: what every instance does, and what comes after the last one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +36,13 @@ pub struct JobPlan {
     pub max_runtime: Duration,
     /// What the person who submitted the job should know before it starts.
     pub warnings: Vec<String>,
+}
+
+impl JobPlan {
+    /// Between SIGTERM and SIGKILL; the same for all instances.
+    pub fn grace(&self) -> Duration {
+        self.instances.first().map_or(Duration::ZERO, |instance| instance.grace)
+    }
 }
 
 /// What one host gets and does.
@@ -149,4 +166,20 @@ pub struct MergePlan {
     pub instance: InstancePlan,
     /// The file's name, both in the instance and beside the artifact.
     pub output: String,
+}
+
+impl MergePlan {
+    /// The instance with its channel: the archive that has just been published.
+    pub fn instance_for(&self, archive: &Path, attempt: u32) -> io::Result<InstancePlan> {
+        let size = fs_err::metadata(archive)?.len();
+        let relative = archive.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let object = ObjectPlan { source: archive.to_owned(), relative, size };
+        let channel = ChannelPlan {
+            name: "model".to_owned(),
+            objects: vec![object],
+            replicated: false,
+            manifest: false,
+        };
+        Ok(InstancePlan { attempt, channels: vec![channel], ..self.instance.clone() })
+    }
 }

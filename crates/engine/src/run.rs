@@ -16,6 +16,7 @@
 //! <root>/instances/<host>/supervisor.log what the supervisor itself has to say
 //! <root>/instances/<host>/model.part     the packed /opt/ml/model
 //! <root>/instances/<host>/output.part    the packed /opt/ml/output/data
+//! <root>/instances/<host>/merged         what a merging instance hands back
 //! <root>/instances/<host>/scratch/       the instance's own file tree while it runs
 //! ```
 
@@ -24,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fs_err as fs;
+use indexmap::IndexMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -31,12 +33,17 @@ use crate::plan::{InstancePlan, JobPlan};
 
 mod append;
 mod report;
+mod watch;
 
 pub use append::{Appender, Tail};
 pub use report::{Exit, LogLine, Outcome, Part, Parts, Report, Stamped, StopRequest, Stream, Timestamp};
+pub use watch::{News, Watch};
 
 /// The layout that this program writes and reads.
 const FORMAT: &str = "1";
+
+/// Per channel, the list of all its objects, as the instances get to see it.
+pub type Manifests = IndexMap<String, String>;
 
 /// The folder of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,10 +76,14 @@ pub enum RunDirectoryError {
 }
 
 impl RunDirectory {
-    /// Makes the folder of a new attempt and writes its plan there.
-    pub fn create(root: &Path, plan: &JobPlan) -> Result<Self, RunDirectoryError> {
+    /// Makes the folder of a new attempt and writes its plan there, and the text of each channel's
+    /// manifest.
+    pub fn create(root: &Path, plan: &JobPlan, manifests: &Manifests) -> Result<Self, RunDirectoryError> {
         let run = Self { root: root.to_owned() };
         fs::create_dir_all(run.manifests())?;
+        for (channel, text) in manifests {
+            fs::write(run.manifests().join(format!("{channel}-manifest")), text)?;
+        }
         fs::create_dir_all(run.bases())?;
         for instance in &plan.instances {
             run.add_instance(instance)?;
@@ -102,6 +113,18 @@ impl RunDirectory {
     /// The plan of this attempt.
     pub fn plan(&self) -> Result<JobPlan, RunDirectoryError> {
         read_json(&self.root.join("plan.json"))
+    }
+
+    /// The manifests of this attempt.
+    pub fn read_manifests(&self) -> Result<Manifests, RunDirectoryError> {
+        let mut manifests = Manifests::new();
+        for entry in fs::read_dir(self.manifests())? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let channel = name.strip_suffix("-manifest").unwrap_or(&name);
+            manifests.insert(channel.to_owned(), fs::read_to_string(entry.path())?);
+        }
+        Ok(manifests)
     }
 
     /// The folder itself.
@@ -176,6 +199,17 @@ impl InstanceDirectory {
     /// The packed `/opt/ml/output/data`.
     pub fn output_part(&self) -> PathBuf {
         self.root.join("output.part")
+    }
+
+    /// The one file that a merging instance hands back.
+    pub fn merged_file(&self) -> PathBuf {
+        self.root.join("merged")
+    }
+
+    /// Whether the supervisor has made its last report.
+    pub fn has_ended(&self) -> io::Result<bool> {
+        let reports: Vec<Stamped> = Tail::new(self.reports()).read()?;
+        Ok(reports.iter().any(|stamped| matches!(stamped.report, Report::Ended { .. })))
     }
 
     /// The instance's own file tree while it runs; nothing of it is kept.

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use crate::run::InstanceDirectory;
+use crate::sys::watch_readable;
 
 /// Between two looks where the kernel can't tell of changes.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -112,7 +113,7 @@ impl Changes {
         let told = || -> io::Result<AsyncFd<OwnedFd>> {
             let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
             inotify::add_watch(&watch, directory.root(), WatchFlags::MOVED_TO)?;
-            AsyncFd::register(watch)
+            watch_readable(watch)
         };
         told().map_or(Self::Looked, Self::Told)
     }

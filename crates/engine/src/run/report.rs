@@ -91,6 +91,15 @@ impl Exit {
             Self::OutOfMemory => 137,
         }
     }
+
+    /// The signal that ended `train`; a shell that passes one on as 128 + n counts too.
+    pub fn signal(self) -> Option<i32> {
+        match self {
+            Self::Signal(signal) => Some(signal),
+            Self::Code(code) => (code > 128).then_some(code - 128),
+            Self::OutOfMemory => Some(9),
+        }
+    }
 }
 
 /// How an instance ended.

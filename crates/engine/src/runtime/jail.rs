@@ -27,7 +27,6 @@ mod privileges;
 mod program;
 mod root;
 pub(crate) mod start;
-mod sys;
 
 /// The hidden subcommand that runs [`init::instance_init`].
 pub(crate) const INIT_COMMAND: &str = "instance-init";

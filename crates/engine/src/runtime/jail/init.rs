@@ -14,10 +14,9 @@ use rustix::system::sethostname;
 use rustix::thread::UnshareFlags;
 
 use super::mounts::Tree;
-use super::sys::{self, Fork};
 use super::{Command, Context, Jail, Message, SetupError, machine, privileges, program, root};
-use crate::error::chain;
 use crate::run::Exit;
+use crate::sys::{self, Fork};
 
 /// What the program does when a supervisor started it with the hidden subcommand `instance-init`.
 ///
@@ -94,7 +93,7 @@ fn run(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError> {
     let train = match program::start(&jail.program) {
         Ok(child) => Pid::from_child(&child),
         Err(error) => {
-            let (code, explanation) = (error.code(), chain(&error));
+            let (code, explanation) = (error.code(), crate::engine::chain(&error));
             return tell(socket, &Message::NotStarted { code, explanation });
         }
     };
@@ -141,7 +140,7 @@ fn message(error: &SetupError) -> Message {
         SetupError::Overlay { target, source } => {
             Message::OverlayRefused { target: target.clone(), reason: source.to_string() }
         }
-        other => Message::Broken { explanation: chain(other) },
+        other => Message::Broken { explanation: crate::engine::chain(other) },
     }
 }
 

@@ -16,7 +16,8 @@ use rustix::mount::{
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
 };
 
-use super::{Context, Mount, SetupError, sys};
+use super::{Context, Mount, SetupError};
+use crate::sys;
 
 /// A mount that is nowhere yet.
 pub(super) struct Tree {

@@ -15,6 +15,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::{Command, INIT_COMMAND, Jail, Message};
 use crate::run::Exit;
+use crate::sys::watch_readable;
 
 mod refusal;
 
@@ -121,7 +122,7 @@ fn spawn(self_program: &Path) -> io::Result<(Running, Output)> {
     };
     ours.set_nonblocking(true)?;
     let (read, commands) = UnixStream::from_std(ours)?.into_split();
-    let ended = AsyncFd::register(pidfd_open(Pid::from_child(&init), PidfdFlags::empty())?)?;
+    let ended = watch_readable(pidfd_open(Pid::from_child(&init), PidfdFlags::empty())?)?;
     let running = Running { init, ended, messages: BufReader::new(read), commands, line: Vec::new() };
     Ok((running, output))
 }

@@ -1,16 +1,25 @@
-//! The system calls for which there is no safe interface; the only `unsafe` of the engine.
+//! The only unsafe code of the engine: system calls that no library offers as safe functions.
 
-#![expect(unsafe_code, reason = "fork, unshare, mount_setattr, kill and close_range have no safe interface")]
+#![expect(unsafe_code, reason = "fork, unshare, mount_setattr, kill and close_range have no safe interface, and tokio wants its callers to vouch for descriptors")]
 
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::process::Pid;
 use rustix::thread::UnshareFlags;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Watches a file descriptor until it is readable.
+pub(crate) fn watch_readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an OwnedFd is open for as long as it lives and always names the same descriptor.
+    let watched = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
+    watched.map_err(|error| error.into_parts().1)
+}
 
 /// Which side of a fork this is.
-pub(super) enum Fork {
+pub(crate) enum Fork {
     /// The new process.
     Child,
     /// The process that forked.
@@ -18,7 +27,7 @@ pub(super) enum Fork {
 }
 
 /// Splits a process that has a single thread.
-pub(super) fn fork() -> io::Result<Fork> {
+pub(crate) fn fork() -> io::Result<Fork> {
     // SAFETY: `instance_init` is called before any thread is started, so that no lock is held by a
     // thread that the child does not have.
     match unsafe { libc::fork() } {
@@ -28,13 +37,13 @@ pub(super) fn fork() -> io::Result<Fork> {
 }
 
 /// Leaves the namespaces that are named for new ones.
-pub(super) fn unshare(flags: UnshareFlags) -> io::Result<()> {
+pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
     // SAFETY: the file descriptor table is not among the flags.
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(Into::into)
 }
 
 /// Makes a mount and all below it read-only; other attributes stay as they are.
-pub(super) fn make_read_only(mount: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn make_read_only(mount: BorrowedFd<'_>) -> io::Result<()> {
     let attributes =
         libc::mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
     // SAFETY: the path is an empty C string and `attributes` lives during the call, which reads as
@@ -55,13 +64,13 @@ pub(super) fn make_read_only(mount: BorrowedFd<'_>) -> io::Result<()> {
 /// Sends a signal to every process of this PID namespace but its first.
 ///
 /// No process to send it to is no error.
-pub(super) fn signal_all(signal: libc::c_int) {
+pub(crate) fn signal_all(signal: libc::c_int) {
     // SAFETY: sending a signal touches no memory of this process.
     unsafe { libc::kill(-1, signal) };
 }
 
 /// Closes what was inherited beyond standard input, output and error.
-pub(super) fn close_inherited() {
+pub(crate) fn close_inherited() {
     // SAFETY: called first, before this process has opened anything of its own.
     unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
 }

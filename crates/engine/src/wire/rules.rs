@@ -1,0 +1,153 @@
+//! The shapes of the services around a job: debugger, profiler, experiments and the like.
+
+use super::members::shape;
+use super::text_map::TextMap;
+
+shape! {
+    /// What the debugger hook saves.
+    DebugHookConfig {
+        /// Folder inside the instance.
+        local_path: String,
+        /// Prefix where tensors go.
+        s3_output_path: String,
+        /// Settings of the hook.
+        hook_parameters: TextMap,
+        /// Collections of tensors to save.
+        collection_configurations: Vec<CollectionConfiguration>,
+    }
+}
+
+shape! {
+    /// A collection of tensors to save.
+    CollectionConfiguration {
+        /// Name of the collection.
+        collection_name: String,
+        /// Settings of the collection.
+        collection_parameters: TextMap,
+    }
+}
+
+shape! {
+    /// One rule of the debugger or of the profiler.
+    RuleConfiguration {
+        /// Name of the rule.
+        rule_configuration_name: String,
+        /// Folder inside the instance.
+        local_path: String,
+        /// Prefix where its result goes.
+        s3_output_path: String,
+        /// Image that evaluates the rule.
+        rule_evaluator_image: String,
+        /// Type of the instance that evaluates it.
+        instance_type: String,
+        /// Room on that instance, in GB.
+        #[serde(rename = "VolumeSizeInGB")]
+        volume_size_in_gb: i64,
+        /// Settings of the rule.
+        rule_parameters: TextMap,
+    }
+}
+
+shape! {
+    /// Where TensorBoard files go.
+    TensorBoardOutputConfig {
+        /// Folder inside the instance.
+        local_path: String,
+        /// Prefix where they go.
+        s3_output_path: String,
+    }
+}
+
+shape! {
+    /// The experiment that a job belongs to.
+    ExperimentConfig {
+        /// Name of the experiment.
+        experiment_name: String,
+        /// Name of the trial.
+        trial_name: String,
+        /// Name that is shown for the trial component.
+        trial_component_display_name: String,
+        /// Name of the run.
+        run_name: String,
+    }
+}
+
+shape! {
+    /// The profiler.
+    ProfilerConfig {
+        /// Prefix where its files go.
+        s3_output_path: String,
+        /// Time between two samples.
+        profiling_interval_in_milliseconds: i64,
+        /// Settings of the profiler.
+        profiling_parameters: TextMap,
+        /// Whether it is off.
+        disable_profiler: bool,
+    }
+}
+
+shape! {
+    /// Whether a shell into the instances is opened.
+    RemoteDebugConfig {
+        /// Whether it is.
+        enable_remote_debug: bool,
+    }
+}
+
+shape! {
+    /// Whether the instances are tested before use.
+    InfraCheckConfig {
+        /// Whether they are.
+        enable_infra_check: bool,
+    }
+}
+
+shape! {
+    /// Whether session tags are passed on.
+    SessionChainingConfig {
+        /// Whether they are.
+        enable_session_tag_chaining: bool,
+    }
+}
+
+shape! {
+    /// A job of Amazon's own without instances of the user.
+    ServerlessJobConfig {
+        /// Model to start from.
+        base_model_arn: String,
+        /// Consent to the licence of the model.
+        accept_eula: bool,
+        /// `FineTuning` or `Evaluation`.
+        job_type: String,
+        /// How the model is changed.
+        customization_technique: String,
+        /// How few parameters are trained.
+        peft: String,
+        /// How the model is judged.
+        evaluation_type: String,
+        /// Who judges it.
+        evaluator_arn: String,
+    }
+}
+
+shape! {
+    /// Where MLflow runs are recorded.
+    MlflowConfig {
+        /// ARN of the server.
+        mlflow_resource_arn: String,
+        /// Name of the experiment.
+        mlflow_experiment_name: String,
+        /// Name of the run.
+        mlflow_run_name: String,
+    }
+}
+
+shape! {
+    /// The model package that a result is registered as.
+    ModelPackageConfig {
+        /// Group of the package.
+        model_package_group_arn: String,
+        /// Package to start from.
+        source_model_package_arn: String,
+    }
+}

@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::Mode;
 use rustix::process::{setsid, umask};
 
-use crate::engine::chain;
+use crate::explain::chain;
 use crate::plan::InstancePlan;
 use crate::run::{
     Appender, Exit, InstanceDirectory, LogLine, Outcome, Parts, RunDirectory, RunDirectoryError, Stream,
@@ -20,6 +20,8 @@ use crate::runtime::jail::Mount;
 use crate::runtime::jail::start::StartError;
 use crate::runtime::{self, Shield};
 
+mod collect;
+mod elsewhere;
 mod explain;
 mod log;
 mod memory;
@@ -31,6 +33,7 @@ mod stage;
 mod stop;
 mod train;
 
+use collect::CollectError;
 use log::Log;
 use metrics::Metrics;
 use reports::Reports;
@@ -122,7 +125,26 @@ async fn carry_out(
     let appender = Appender::open(&directory.log()).map_err(Broken::Log)?;
     let mut log = Log::new(appender, Metrics::new(&plan.metrics, reports));
     let outcome = train(&scene, mounts, &mut log, reports).await?;
-    Ok((outcome, Parts::default()))
+    match collect::collect(&scene, directory, reports).await {
+        Ok(parts) => {
+            if outcome == Outcome::Completed {
+                collect::warn_of_loss(&scene, &parts, reports);
+            }
+            Ok((outcome, parts))
+        }
+        Err(error) => Ok((not_collected(outcome, &error, reports), Parts::default())),
+    }
+}
+
+/// What went wrong first is how the instance ended.
+fn not_collected(outcome: Outcome, error: &CollectError, reports: &mut Reports) -> Outcome {
+    match outcome {
+        Outcome::Completed => Outcome::CollectingFailed { explanation: chain(error) },
+        outcome => {
+            reports.warn(chain(error));
+            outcome
+        }
+    }
 }
 
 fn not_staged(error: &StageError) -> Outcome {
@@ -181,4 +203,3 @@ fn clean_up(directory: &InstanceDirectory, scratch: &Scratch, reports: &mut Repo
         }
     }
 }
-

@@ -8,6 +8,7 @@
 pub mod artifact;
 pub mod backend;
 pub mod engine;
+mod explain;
 pub mod instance;
 pub mod job;
 pub mod plan;

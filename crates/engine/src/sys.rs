@@ -1,6 +1,9 @@
 //! The only unsafe code of the engine: system calls that no library offers as safe functions.
 
-#![expect(unsafe_code, reason = "fork, unshare, mount_setattr, kill and close_range have no safe interface, and tokio wants its callers to vouch for descriptors")]
+#![expect(
+    unsafe_code,
+    reason = "fork, unshare, mount_setattr, kill and close_range have no safe interface, and tokio wants its callers to vouch for descriptors"
+)]
 
 use std::io;
 use std::mem::size_of;

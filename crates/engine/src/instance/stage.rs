@@ -16,6 +16,7 @@ use tokio::task::{JoinError, spawn_blocking};
 use super::Scene;
 use super::objects::{Links, ObjectError, Progress, put_all};
 use super::reports::{PROGRESS_INTERVAL, Reports};
+use crate::artifact::{RemoveError, remove_tree};
 use crate::plan::{ChannelPlan, InstancePlan};
 use crate::run::{Report, RunDirectory};
 use crate::runtime::jail::Mount;
@@ -37,6 +38,9 @@ pub(crate) enum StageError {
     /// The tree could not be made.
     #[error("can't make the instance's file tree")]
     Tree(#[from] io::Error),
+    /// What an earlier supervisor has left is in the way.
+    #[error("can't make room for the channel's objects")]
+    Remains(#[from] RemoveError),
     /// A thread of the supervisor ended early.
     #[error("the staging broke off")]
     Broken(#[from] JoinError),
@@ -169,9 +173,9 @@ fn staging(progress: &Progress) -> Report {
 }
 
 /// Removes a folder with all that is in it; that there is none is no error.
-pub(crate) fn remove_if_there(folder: &Path) -> io::Result<()> {
+pub(crate) fn remove_if_there(folder: &Path) -> Result<(), RemoveError> {
     if fs::symlink_metadata(folder).is_err() {
         return Ok(());
     }
-    fs::remove_dir_all(folder)
+    remove_tree(folder)
 }

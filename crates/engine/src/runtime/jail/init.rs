@@ -15,6 +15,7 @@ use rustix::thread::UnshareFlags;
 
 use super::mounts::Tree;
 use super::{Command, Context, Jail, Message, SetupError, machine, privileges, program, root};
+use crate::explain::chain;
 use crate::run::Exit;
 use crate::sys::{self, Fork};
 
@@ -93,7 +94,7 @@ fn run(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError> {
     let train = match program::start(&jail.program) {
         Ok(child) => Pid::from_child(&child),
         Err(error) => {
-            let (code, explanation) = (error.code(), crate::engine::chain(&error));
+            let (code, explanation) = (error.code(), chain(&error));
             return tell(socket, &Message::NotStarted { code, explanation });
         }
     };
@@ -140,7 +141,7 @@ fn message(error: &SetupError) -> Message {
         SetupError::Overlay { target, source } => {
             Message::OverlayRefused { target: target.clone(), reason: source.to_string() }
         }
-        other => Message::Broken { explanation: crate::engine::chain(other) },
+        other => Message::Broken { explanation: chain(other) },
     }
 }
 

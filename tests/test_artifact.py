@@ -162,7 +162,7 @@ for name in ("ä" * 100).encode(), b"blank and\\nnewline", b"n" * 250:
     assert set(yard.run(yard.job(program)).files()) == expected
 
 
-def test_many_small_files_are_archived_in_little_memory(yard):
+def test_many_small_files_are_archived(yard):
     program = yard.python("""
 for number in range(20_000):
     open(f"/opt/ml/model/{number:05}", "w").write(f"{number:05}" * 200)

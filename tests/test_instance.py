@@ -149,7 +149,7 @@ def test_the_named_network_interface_exists(probe):
     assert "lo" in probe()["algo-1"]["interfaces"]
 
 
-def test_hosts_can_listen_on_their_own_address_at_the_same_port(yard):
+def test_a_host_can_be_reached_by_its_name(yard):
     server = yard.python("""
 import json, socket
 config = json.load(open("/opt/ml/input/config/resourceconfig.json"))

@@ -37,21 +37,23 @@ def test_row_ranges_in_python_find_the_nearest_row_of_every_row(example):
     rows = read(ended.merged)
     assert [int(row["row"]) for row in rows] == list(range(len(matrix))) == list(range(300))
     for row in rows:
-        best, cosine = nearest(matrix, int(row["row"]))
+        best, similarity = nearest(matrix, int(row["row"]))
         assert int(row["nearest"]) == best
-        assert abs(float(row["similarity"]) - cosine) < 1e-8
+        assert abs(float(row["similarity"]) - similarity) < 1e-8
     assert sorted(ended.files()) == [f"part-algo-{number}.csv" for number in range(1, 5)]
 
 
 def nearest(matrix, row):
     """The same in other words: the greatest cosine, and of equal ones the lowest row."""
-    norm = lambda values: sum(value * value for value in values) ** 0.5
-    cosines = [
-        -2 if other == row else
-        sum(a * b for a, b in zip(values, matrix[row], strict=True)) / (norm(values) * norm(matrix[row]))
-        for other, values in enumerate(matrix)
-    ]
+    cosines = [cosine(values, matrix[row]) if other != row else -2 for other, values in enumerate(matrix)]
     return cosines.index(max(cosines)), max(cosines)
+
+
+def cosine(left, right):
+    def dot(a, b):
+        return sum(x * y for x, y in zip(a, b, strict=True))
+
+    return dot(left, right) / (dot(left, left) * dot(right, right)) ** 0.5
 
 
 def test_files_dealt_out_to_a_shell_script_are_all_counted_once(example):

@@ -92,6 +92,7 @@ def test_without_a_failure_file_the_last_error_lines_are_the_reason(yard):
     program = yard.sh("echo out; for i in 1 2 3; do echo error line $i >&2; done; exit 1")
     ended = yard.run(yard.job(program), expect=FAILED)
     assert "error line 3" in ended.reason
+    assert "algo-1" in ended.reason
     assert "exit code: 1" in ended.reason
 
 

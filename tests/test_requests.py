@@ -74,6 +74,13 @@ def test_an_input_mode_that_is_not_built_yet_is_never_replaced(yard, train, mode
     assert mode in error
 
 
+def test_a_manifest_file_is_never_taken_for_data(yard, train):
+    yard.put("in", "list", '[{"prefix":"s3://in/"},"a"]')
+    error = yard.refused(yard.job(train, channels=[channel("data", "s3://in/list", data_type="ManifestFile")]))
+    assert "ManifestFile" in error
+    assert "not supported yet" in error
+
+
 def test_two_channels_of_one_name_are_refused(yard, train):
     yard.put("in", "a", "1")
     error = yard.refused(yard.job(train, channels=[channel("same", "s3://in/"), channel("same", "s3://in/a")]))

@@ -4,6 +4,7 @@ Everything of a test lies below one folder. That folder's name is in the command
 mount tables of all that a run starts, so whatever is left over can be found by it.
 """
 
+import contextlib
 import json
 import os
 import queue
@@ -177,11 +178,16 @@ class Running:
 
     def wait_for_line(self, text, host=None):
         """Waits until an instance (or a certain one) has printed `text`."""
-        fits = lambda event: event["event"] == "log" and event["line"] == text and host in (None, event["host"])
+
+        def fits(event):
+            return event["event"] == "log" and event["line"] == text and host in (None, event["host"])
+
         return self.wait_for(fits, f"the line {text!r} of {host or 'any host'}")
 
     def wait_for_status(self, secondary_status):
-        fits = lambda event: event["event"] == "transition" and event["secondary_status"] == secondary_status
+        def fits(event):
+            return event["event"] == "transition" and event["secondary_status"] == secondary_status
+
         return self.wait_for(fits, f"the secondary status {secondary_status}")
 
     def interrupt(self):
@@ -442,10 +448,8 @@ def _command_line(folder):
 
 
 def _kill(pid):
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def channel(name, uri, distribution="FullyReplicated", data_type="S3Prefix", **members):

@@ -84,9 +84,11 @@ def test_the_environment_of_the_request_reaches_every_instance(probe):
         assert sent.items() <= seen["environment"].items()
 
 
-def test_nothing_of_the_submitters_environment_reaches_an_instance(probe):
-    seen = probe(env={"MY_OWN": "secret", "AWS_SECRET_ACCESS_KEY": "secret"})["algo-1"]["environment"]
-    assert "secret" not in seen.values()
+def test_of_the_submitters_environment_only_path_home_and_language_reach_an_instance(probe):
+    own = {"MY_OWN": "mine", "AWS_SECRET_ACCESS_KEY": "mine", "PYTHONSTARTUP": "mine", "HOME": "/mine", "LANG": "C"}
+    seen = probe(env=own)["algo-1"]["environment"]
+    assert "mine" not in seen.values()
+    assert (seen["HOME"], seen["LANG"]) == ("/mine", "C")
 
 
 def test_without_an_entrypoint_train_is_found_on_the_path(yard, probe):

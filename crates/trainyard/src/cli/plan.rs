@@ -6,6 +6,8 @@ use clap::ValueHint;
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::HumanBytes;
 use serde::Serialize;
+use trainyard_engine::backend::Backend;
+use trainyard_engine::backend::local::LocalBackend;
 use trainyard_engine::plan::JobPlan;
 use trainyard_engine::prepare::prepare;
 use trainyard_toolkit::split::row_range;
@@ -39,7 +41,9 @@ impl Plan {
         let data = data_folder(self.places.data_dir.as_deref())?;
         let request = job_file::read(&self.job)?;
         let machine = machine(&data, &self.places.given(None))?;
-        let submission = prepare(request, &machine).map_err(anyhow::Error::new).map_err(Refused::from)?;
+        let backend = LocalBackend::new(machine.program.clone());
+        let submission = prepare(request, &machine, &backend.capabilities());
+        let submission = submission.map_err(anyhow::Error::new).map_err(Refused::from)?;
         let summary = Summary::of(&submission.plan, self.rows);
         if self.json {
             crate::show::out(&serde_json::to_string(&summary)?)?;

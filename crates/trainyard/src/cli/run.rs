@@ -8,6 +8,7 @@ use anyhow::Context;
 use clap::ValueHint;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
+use trainyard_engine::backend::Backend;
 use trainyard_engine::backend::local::LocalBackend;
 use trainyard_engine::engine::{Command, Driver, Engine, EngineError, Notice};
 use trainyard_engine::job::Job;
@@ -54,11 +55,12 @@ impl Run {
         let data = data_folder(self.places.data_dir.as_deref())?;
         let request = job_file::read(&self.job)?;
         let machine = machine(&data, &self.places.given(self.grace.map(Duration::from_secs)))?;
-        let program = machine.program.clone();
-        let submission = prepare(request, &machine).map_err(anyhow::Error::new).map_err(Refused::from)?;
+        let backend = LocalBackend::new(machine.program.clone());
+        let submission = prepare(request, &machine, &backend.capabilities());
+        let submission = submission.map_err(anyhow::Error::new).map_err(Refused::from)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let ended = runtime.block_on(async {
-            let engine = Engine::open(&data, Arc::new(LocalBackend::new(program)))?;
+            let engine = Engine::open(&data, Arc::new(backend))?;
             let name = submission.plan.job.clone();
             let driver = if self.resume {
                 engine.resume(&name, &submission.request).await.map_err(refusal)?

@@ -8,10 +8,13 @@
 pub mod artifact;
 pub mod backend;
 pub mod engine;
+mod explain;
+pub mod instance;
 pub mod job;
 pub mod plan;
 pub mod prepare;
 pub mod run;
+pub mod runtime;
 pub mod spec;
 pub mod storage;
 pub mod store;

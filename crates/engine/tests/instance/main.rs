@@ -1,0 +1,10 @@
+//! What an instance promises, shown with a real supervisor: the example `supervise`.
+//!
+//! As root every promise is checked for root and for an ordinary user, otherwise for this user.
+
+mod case;
+mod jail;
+mod logs;
+mod program;
+mod staging;
+mod stopping;

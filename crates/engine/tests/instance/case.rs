@@ -90,11 +90,7 @@ impl Case {
             let source = folder.join(relative);
             fs::create_dir_all(source.parent().unwrap()).unwrap();
             fs::write(&source, content).unwrap();
-            objects.push(ObjectPlan {
-                source,
-                relative: (*relative).to_owned(),
-                size: content.len() as u64,
-            });
+            objects.push(ObjectPlan { source, relative: (*relative).to_owned(), size: content.len() as u64 });
         }
         let name = name.to_owned();
         self.plan.channels.push(ChannelPlan { name, objects, replicated: true, manifest: false });
@@ -256,7 +252,8 @@ impl Told {
     }
 
     pub fn warnings(&self) -> Vec<&str> {
-        let text = |report| if let &Report::Warning { ref text } = report { Some(text.as_str()) } else { None };
+        let text =
+            |report| if let &Report::Warning { ref text } = report { Some(text.as_str()) } else { None };
         self.reports.iter().filter_map(text).collect()
     }
 

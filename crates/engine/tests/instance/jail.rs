@@ -108,7 +108,8 @@ fn shared_memory_has_the_size_of_the_plan() {
 
 #[test]
 fn shared_memory_is_half_of_the_memory_by_default() {
-    let told = Case::sh(users()[0], "df --output=size -B1024 /dev/shm | tail -1; head -1 /proc/meminfo").run();
+    let told =
+        Case::sh(users()[0], "df --output=size -B1024 /dev/shm | tail -1; head -1 /proc/meminfo").run();
     let lines = told.completed();
     let size: u64 = lines[0].trim().parse().unwrap();
     let memory: u64 = lines[1].split_whitespace().nth(1).unwrap().parse().unwrap();
@@ -126,7 +127,8 @@ fn what_is_exposed_lies_at_its_target_and_can_not_be_changed() {
             let folder = case.folder.path().join("shown");
             fs::create_dir(&folder).unwrap();
             fs::write(folder.join("file"), "content\n").unwrap();
-            let exposed = |source: &Path, target: &str| Exposed { source: source.into(), target: target.into() };
+            let exposed =
+                |source: &Path, target: &str| Exposed { source: source.into(), target: target.into() };
             case.plan.runtime = RuntimePlan::Host {
                 exposed: vec![
                     exposed(&folder, "/tmp/deep"),
@@ -166,7 +168,8 @@ fn every_process_dies_with_the_program_also_one_that_left_its_session() {
 fn nothing_survives_a_supervisor_that_is_killed() {
     for user in users() {
         let marker = format!("87654.{}", std::process::id());
-        let case = Case::sh(user, &format!("trap '' TERM; setsid sleep {marker} & echo started; sleep {marker}"));
+        let case =
+            Case::sh(user, &format!("trap '' TERM; setsid sleep {marker} & echo started; sleep {marker}"));
         let mut supervised = case.start();
         supervised.until_line("started");
         let running = processes(&marker);
@@ -194,7 +197,9 @@ fn an_instance_whose_first_process_is_killed_ends_with_sigkill() {
         let first = inits.into_iter().find(|pid| {
             let children = format!("/proc/{0}/task/{0}/children", pid.as_raw_nonzero());
             let children = fs::read_to_string(children).unwrap_or_default();
-            children.split_whitespace().any(|child| child == shell || child == program.as_raw_nonzero().to_string())
+            children
+                .split_whitespace()
+                .any(|child| child == shell || child == program.as_raw_nonzero().to_string())
         });
         kill_process(first.unwrap(), Signal::KILL).unwrap();
         let told = supervised.wait();

@@ -29,7 +29,8 @@ fn exit_codes_and_signals_are_passed_on() {
 #[test]
 fn the_reports_of_a_good_end_come_in_order() {
     let told = Case::sh(users()[0], "true").run();
-    let kinds: Vec<_> = told.reports.iter().filter(|report| !matches!(report, Report::Staging { .. })).collect();
+    let kinds: Vec<_> =
+        told.reports.iter().filter(|report| !matches!(report, Report::Staging { .. })).collect();
     assert!(
         matches!(kinds[..], [Report::Training, Report::Exited(Exit::Code(0)), Report::Ended { .. }]),
         "{kinds:?}"
@@ -39,7 +40,8 @@ fn the_reports_of_a_good_end_come_in_order() {
 #[test]
 fn the_failure_file_explains_first() {
     for user in users() {
-        let told = Case::sh(user, "echo my own reason > /opt/ml/output/failure; echo noise >&2; exit 1").run();
+        let told =
+            Case::sh(user, "echo my own reason > /opt/ml/output/failure; echo noise >&2; exit 1").run();
         assert_eq!(told.explanation(), "my own reason");
     }
 }
@@ -147,7 +149,8 @@ fn folders_without_entries_hand_back_nothing() {
 
 #[test]
 fn large_files_in_the_wrong_place_are_named() {
-    let script = "truncate -s 5M /opt/ml/output/weights.bin; truncate -s 9M /tmp/model.pt; echo x > /tmp/small";
+    let script =
+        "truncate -s 5M /opt/ml/output/weights.bin; truncate -s 9M /tmp/model.pt; echo x > /tmp/small";
     let told = Case::sh(users()[0], script).run();
     let [warning] = told.warnings()[..] else { panic!("{told:?}") };
     assert!(warning.contains("/tmp/model.pt (9 MB), /opt/ml/output/weights.bin (5 MB)"), "{warning}");

@@ -12,7 +12,10 @@ use super::case::{Case, Told, users};
 #[test]
 fn the_tree_is_what_the_contract_says() {
     for user in users() {
-        let mut case = Case::sh(user, "cd /opt/ml; find . -printf '%y %m %U:%G %s %p\\n' | sed 's/^d \\(.*\\) [0-9]* /d \\1 /' | sort -k 5; cat input/config/x.json");
+        let mut case = Case::sh(
+            user,
+            "cd /opt/ml; find . -printf '%y %m %U:%G %s %p\\n' | sed 's/^d \\(.*\\) [0-9]* /d \\1 /' | sort -k 5; cat input/config/x.json",
+        );
         case.plan.config = IndexMap::from([("x.json".to_owned(), "{}".to_owned())]);
         case.channel("train", &[("a/b.csv", "12345")]);
         case.channel("empty", &[]);
@@ -84,7 +87,8 @@ fn whatever_a_job_does_to_its_inputs_the_sources_stay_as_they_are() {
 #[test]
 fn instances_share_one_copy_of_a_replicated_channel_and_do_not_see_each_others_changes() {
     for user in users() {
-        let mut case = Case::sh(user, "cat /opt/ml/input/data/train/a; echo changed > /opt/ml/input/data/train/a");
+        let mut case =
+            Case::sh(user, "cat /opt/ml/input/data/train/a; echo changed > /opt/ml/input/data/train/a");
         case.channel("train", &[("a", "a\n")]);
         assert_eq!(case.run().completed(), ["a"]);
         let base = case.folder.path().join("run/bases/all/complete/train/a");

@@ -59,7 +59,8 @@ fn every_process_gets_sigterm_and_what_it_writes_then_is_kept() {
 #[test]
 fn who_ignores_sigterm_is_killed_when_the_grace_has_ended() {
     for user in users() {
-        let script = "trap 'echo asked' TERM; echo kept > /opt/ml/model/x; echo ready; while :; do sleep 0.1; done";
+        let script =
+            "trap 'echo asked' TERM; echo kept > /opt/ml/model/x; echo ready; while :; do sleep 0.1; done";
         let supervised = Case::sh(user, script).start();
         supervised.until_line("ready");
         let asked = Instant::now();
@@ -89,7 +90,8 @@ fn a_later_request_makes_the_grace_shorter_but_never_longer() {
 #[test]
 fn sigterm_to_the_supervisor_is_a_request_with_the_grace_of_the_plan() {
     for user in users() {
-        let mut case = Case::sh(user, "trap 'echo asked; exit 7' TERM; echo ready; while :; do sleep 0.1; done");
+        let mut case =
+            Case::sh(user, "trap 'echo asked; exit 7' TERM; echo ready; while :; do sleep 0.1; done");
         case.plan.grace = DEADLINE;
         let supervised = case.start();
         supervised.until_line("ready");

@@ -1,7 +1,13 @@
 //! `trainyard instance`: the supervisor of one instance; and what it starts inside of namespaces.
 
+use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
+
+use anyhow::Context;
+use trainyard_engine::instance::supervise;
+use trainyard_engine::run::InstanceDirectory;
+use trainyard_engine::runtime::{Shield, instance_init};
 
 use crate::exit::Exit;
 
@@ -14,12 +20,15 @@ pub(super) struct Instance {
 
 impl Instance {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
-        let _ = self.folder;
-        anyhow::bail!("not there yet")
+        let program = env::current_exe().context("finding this program's own file")?;
+        supervise(&InstanceDirectory::open(&self.folder), &program, Shield::default())?;
+        Ok(Exit::Completed)
     }
 }
 
-/// Whether this process is what a supervisor starts inside of namespaces.
+/// Whether this process is what a supervisor starts inside of namespaces; if so, all of its life.
 pub(crate) fn inside() -> Option<ExitCode> {
-    None
+    let mut arguments = env::args_os().skip(1);
+    let only = (arguments.next(), arguments.next());
+    matches!(only, (Some(command), None) if command == "instance-init").then(instance_init)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::model::{sample, slots};
+use super::model::{Slot, Step, sample, shape, slots};
 use super::{merge, parsed, patched, request, spec};
 use crate::spec::{
     AlgorithmSpec, Capabilities, ChannelSource, Compression, Distribution, InputMode, MergeSpec, ONE_GROUP,
@@ -243,25 +243,35 @@ proptest! {
     }
 
     #[test]
-    fn no_value_in_any_place_panics(
-        places in prop::collection::vec((any::<prop::sample::Index>(), any_json(), any::<bool>()), 1..5),
-    ) {
-        let slots = slots();
+    fn no_value_in_any_place_panics(places in prop::collection::vec(any_place(), 1..6)) {
         let mut request = request();
-        for (place, value, valid) in places {
-            let slot = place.get(&slots);
+        for (slot, value) in places {
             // A key has to be a text, and nothing can be put below a value of another type.
-            if request_allows(&request, slot) {
-                slot.put(&mut request, if valid { sample(slot.shape) } else { value });
+            if request_allows(&request, &slot) {
+                slot.put(&mut request, value);
             }
         }
         digest(&request.to_string())?;
     }
 }
 
+/// A place of the request and what is put there: a sample, something of the same type, or anything.
+fn any_place() -> impl Strategy<Value = (Slot, Value)> {
+    (prop::sample::select(slots()), any_json(), "\\PC{0,40}", any::<i32>(), 0..6).prop_map(
+        |(slot, anything, text, number, choice)| {
+            let value = match (choice, shape(slot.shape)["type"].as_str()) {
+                (0, _) => anything,
+                (1 | 2, Some("string")) => json!(text),
+                (1 | 2, Some("integer" | "long")) => json!(number),
+                _ => sample(slot.shape),
+            };
+            (slot, value)
+        },
+    )
+}
+
 /// Whether the way to a place leads through objects and lists only.
-fn request_allows(request: &Value, slot: &super::model::Slot) -> bool {
-    use super::model::Step;
+fn request_allows(request: &Value, slot: &Slot) -> bool {
     let mut at = request;
     for step in &slot.path {
         match (step, at) {

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::run::RunDirectory;
+use crate::spec::Capabilities;
 
 pub mod conformance;
 pub mod fake;
@@ -18,6 +19,9 @@ pub mod local;
 /// A place where supervisors run.
 #[async_trait]
 pub trait Backend: Send + Sync {
+    /// What jobs may ask for here; a spec that asks for more is refused by the member's name.
+    fn capabilities(&self) -> Capabilities;
+
     /// Starts a supervisor for each of these hosts, all or none.
     ///
     /// Their plans are in the run directory already. The answer is plain data that still means the

@@ -20,6 +20,8 @@ use crate::store::{Store, StoreError, StoredJob};
 
 mod drive;
 mod publish;
+#[cfg(test)]
+mod tests;
 mod tidy;
 
 pub use drive::{Command, Driver, Notice};

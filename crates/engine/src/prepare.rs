@@ -86,10 +86,14 @@ fn list(refused: &[Unsupported]) -> String {
 }
 
 /// Checks a request against the API and this machine, and plans it.
-pub fn prepare(request: CreateTrainingJobRequest, machine: &Machine) -> Result<Submission, PrepareError> {
+pub fn prepare(
+    request: CreateTrainingJobRequest,
+    machine: &Machine,
+    capabilities: &Capabilities,
+) -> Result<Submission, PrepareError> {
     let text = serde_json::to_string(&request)?;
     let spec = TrainingJobSpec::try_from(request)?;
-    let refused = unsupported(&spec, &Capabilities::none());
+    let refused = unsupported(&spec, capabilities);
     if !refused.is_empty() {
         return Err(PrepareError::Unsupported(refused));
     }

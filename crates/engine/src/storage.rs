@@ -92,12 +92,13 @@ impl Buckets {
                 Location { root: PathBuf::from("/"), key }
             }
         };
+        if location.key.is_empty() {
+            return Ok(location);
+        }
         let folders = location.key.strip_suffix('/').unwrap_or(&location.key);
         match folders.split('/').find(|segment| matches!(*segment, "" | "." | "..")) {
-            Some(segment) if !folders.is_empty() => {
-                Err(StorageError::Segment { uri: uri.to_string(), segment: segment.to_owned() })
-            }
-            _ => Ok(location),
+            Some(segment) => Err(StorageError::Segment { uri: uri.to_string(), segment: segment.to_owned() }),
+            None => Ok(location),
         }
     }
 }

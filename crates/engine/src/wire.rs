@@ -10,6 +10,8 @@ mod parse;
 mod request;
 mod rules;
 mod settings;
+#[cfg(test)]
+mod tests;
 mod text_map;
 
 pub use parse::{ParseError, parse_json};

@@ -15,6 +15,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
 use super::{Backend, BackendError, Launch, Placement, Presence, Stop, Supervisor};
 use crate::run::InstanceDirectory;
+use crate::spec::Capabilities;
 
 const NAME: &str = "local";
 
@@ -34,6 +35,8 @@ impl LocalBackend {
     fn start(&self, host: &str, directory: &InstanceDirectory) -> Result<Supervisor, BackendError> {
         let what = || format!("starting {} for {host}", self.program.display());
         let spawn = || -> io::Result<Supervisor> {
+            // A missing plan is found here, not by a supervisor that nobody listens to yet.
+            directory.plan().map_err(io::Error::other)?;
             let log = fs::File::create(directory.supervisor_log())?;
             let child = Command::new(&self.program)
                 .arg("instance")
@@ -50,6 +53,10 @@ impl LocalBackend {
 
 #[async_trait]
 impl Backend for LocalBackend {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::none()
+    }
+
     async fn launch(&self, launch: &Launch) -> Result<Placement, BackendError> {
         let mut placement = Placement { supervisors: Vec::new() };
         for host in &launch.hosts {

@@ -86,7 +86,7 @@ pub(super) fn merged(file: &Path, output: &OutputPlan, name: &str) -> Event {
 /// Moves a file so that it appears at once and whole, also from another file system.
 fn move_into(file: &Path, folder: &Path, name: &str) -> io::Result<()> {
     let target = folder.join(name);
-    match std::fs::rename(file, &target) {
+    match fs::rename(file, &target) {
         Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {}
         result => return result,
     }

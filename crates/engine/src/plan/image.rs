@@ -174,7 +174,8 @@ mod tests {
     fn what_is_run_follows_docker_run_with_the_argument_train() {
         let folder = Image::HostFolder("/jobs".into());
         let file = Image::HostFile("/jobs/fit.py".into());
-        let table: [(&Image, Option<&[&str]>, Option<&[&str]>, &[&str]); 8] = [
+        type Words = &'static [&'static str];
+        let table: [(&Image, Option<Words>, Option<Words>, Words); 8] = [
             (&folder, None, None, &["train"]),
             (&folder, Some(&["python3", "fit.py"]), None, &["python3", "fit.py"]),
             (&folder, None, Some(&["fit", "--fast"]), &["fit", "--fast"]),

@@ -7,9 +7,9 @@ use super::channel::InputMode;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Conflict {
     /// A map of texts has a value that is something else.
-    #[error("{member} '{key}' must hold a string: write {meant} instead of {found}")]
+    #[error("the value of '{key}' at '{member}' must be a string: write {meant} instead of {found}")]
     NotAString {
-        /// The map.
+        /// Path of the map as Amazon writes it.
         member: String,
         /// The key.
         key: String,

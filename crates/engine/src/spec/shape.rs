@@ -183,12 +183,10 @@ impl Text {
 }
 
 fn not_a_string(path: &str, key: &str, value: &Value) -> Violation {
-    let meant = match value {
-        Value::Null => Value::String(String::new()),
-        other => Value::String(other.to_string()),
-    };
+    let found = value.to_string();
+    let meant = Value::from(found.as_str()).to_string();
     let (member, key) = (path.to_owned(), key.to_owned());
-    Conflict::NotAString { member, key, found: value.to_string(), meant: meant.to_string() }.into()
+    Conflict::NotAString { member, key, found, meant }.into()
 }
 
 /// The elements of a list with their paths, counted from 1 as Amazon does.

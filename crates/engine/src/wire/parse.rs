@@ -63,55 +63,22 @@ fn describe(error: &serde_json::Error, member: &str) -> ParseError {
     let (line, column) = (error.line(), error.column());
     let text = error.to_string();
     let what = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
+    // An empty text, or one that ends with a line, has its mistake before the first column.
+    let column = column.max(1);
     match error.classify() {
         Category::Data => ParseError::Member { line, column, member: member.to_owned(), what: explain(what) },
         Category::Syntax | Category::Eof | Category::Io => {
-            ParseError::Syntax { line, column, what: what.to_owned() }
+            ParseError::Syntax { line, column, what: explain(what) }
         }
     }
 }
 
 /// Puts the words of a Rust reader into those of a person who wrote a JSON file.
 fn explain(what: &str) -> String {
-    if let Some((name, known)) = unknown_member(what) {
-        return match closest(name, &known) {
-            Some(meant) => format!("there is no member `{name}`; `{meant}` is meant?"),
-            None => format!("there is no member `{name}`; known are {}", known.join(", ")),
-        };
-    }
     what.replace("expected i64", "expected a whole number")
         .replace("a sequence", "a list")
-        .replace("sequence", "list")
-        .replace("map,", "object,")
+        .replace("type: sequence", "type: list")
+        .replace("type: map", "type: object")
         .replace("unit value", "null")
-        .replace("duplicate field", "duplicate member")
-}
-
-/// The wrong name and the right ones in serde's message on a member that does not exist.
-fn unknown_member(what: &str) -> Option<(&str, Vec<&str>)> {
-    let (name, known) = what.strip_prefix("unknown field `")?.rsplit_once("`, expected ")?;
-    Some((name, known.split('`').skip(1).step_by(2).collect()))
-}
-
-/// The known name that the wrong one was meant to be: the same but for its case, or one slip away.
-fn closest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    let lower = name.to_lowercase();
-    let distance = |candidate: &&&str| slips(&lower, &candidate.to_lowercase());
-    known.iter().min_by_key(distance).filter(|candidate| distance(candidate) <= 2).copied()
-}
-
-/// How many characters have to be put in, taken out or replaced to make one name of the other.
-fn slips(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (i, from) in left.chars().enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
-        for (j, to) in right.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[right.len()]
+        .replace("EOF while parsing", "the text ends within")
 }

@@ -13,63 +13,63 @@ shape! {
     /// A whole `CreateTrainingJob` request, with our own settings beside Amazon's members.
     CreateTrainingJobRequest {
         /// Name of the training job.
-        training_job_name: String,
+        training_job_name "TrainingJobName": String,
         /// String map that the algorithm reads.
-        hyper_parameters: TextMap,
+        hyper_parameters "HyperParameters": TextMap,
         /// What runs.
-        algorithm_specification: AlgorithmSpecification,
+        algorithm_specification "AlgorithmSpecification": AlgorithmSpecification,
         /// The role that the job would assume at Amazon; optional here.
-        role_arn: String,
+        role_arn "RoleArn": String,
         /// The channels.
-        input_data_config: Vec<Channel>,
+        input_data_config "InputDataConfig": Vec<Channel>,
         /// Where the artifact goes.
-        output_data_config: OutputDataConfig,
+        output_data_config "OutputDataConfig": OutputDataConfig,
         /// How many instances, and of which type.
-        resource_config: ResourceConfig,
+        resource_config "ResourceConfig": ResourceConfig,
         /// Private network of the instances.
-        vpc_config: VpcConfig,
+        vpc_config "VpcConfig": VpcConfig,
         /// When the job is stopped although it is not done.
-        stopping_condition: StoppingCondition,
+        stopping_condition "StoppingCondition": StoppingCondition,
         /// Labels of the job.
-        tags: Vec<Tag>,
+        tags "Tags": Vec<Tag>,
         /// Whether the instances are cut off from every network.
-        enable_network_isolation: bool,
+        enable_network_isolation "EnableNetworkIsolation": bool,
         /// Whether traffic between instances is encrypted.
-        enable_inter_container_traffic_encryption: bool,
+        enable_inter_container_traffic_encryption "EnableInterContainerTrafficEncryption": bool,
         /// Whether interruptible capacity is used.
-        enable_managed_spot_training: bool,
+        enable_managed_spot_training "EnableManagedSpotTraining": bool,
         /// Files kept across attempts.
-        checkpoint_config: CheckpointConfig,
+        checkpoint_config "CheckpointConfig": CheckpointConfig,
         /// What the debugger hook saves.
-        debug_hook_config: DebugHookConfig,
+        debug_hook_config "DebugHookConfig": DebugHookConfig,
         /// Rules of the debugger.
-        debug_rule_configurations: Vec<RuleConfiguration>,
+        debug_rule_configurations "DebugRuleConfigurations": Vec<RuleConfiguration>,
         /// Where TensorBoard files go.
-        tensor_board_output_config: TensorBoardOutputConfig,
+        tensor_board_output_config "TensorBoardOutputConfig": TensorBoardOutputConfig,
         /// The experiment that the job belongs to.
-        experiment_config: ExperimentConfig,
+        experiment_config "ExperimentConfig": ExperimentConfig,
         /// The profiler.
-        profiler_config: ProfilerConfig,
+        profiler_config "ProfilerConfig": ProfilerConfig,
         /// Rules of the profiler.
-        profiler_rule_configurations: Vec<RuleConfiguration>,
+        profiler_rule_configurations "ProfilerRuleConfigurations": Vec<RuleConfiguration>,
         /// Environment variables of every instance.
-        environment: TextMap,
+        environment "Environment": TextMap,
         /// How often a job is tried again.
-        retry_strategy: RetryStrategy,
+        retry_strategy "RetryStrategy": RetryStrategy,
         /// Whether a shell into the instances is opened.
-        remote_debug_config: RemoteDebugConfig,
+        remote_debug_config "RemoteDebugConfig": RemoteDebugConfig,
         /// Whether the instances are tested before use.
-        infra_check_config: InfraCheckConfig,
+        infra_check_config "InfraCheckConfig": InfraCheckConfig,
         /// Whether session tags are passed on.
-        session_chaining_config: SessionChainingConfig,
+        session_chaining_config "SessionChainingConfig": SessionChainingConfig,
         /// A job of Amazon's own without instances of the user.
-        serverless_job_config: ServerlessJobConfig,
+        serverless_job_config "ServerlessJobConfig": ServerlessJobConfig,
         /// Where MLflow runs are recorded.
-        mlflow_config: MlflowConfig,
+        mlflow_config "MlflowConfig": MlflowConfig,
         /// The model package that the result is registered as.
-        model_package_config: ModelPackageConfig,
+        model_package_config "ModelPackageConfig": ModelPackageConfig,
         /// Our own settings, never sent to anyone else.
-        trainyard: TrainyardSettings,
+        trainyard "Trainyard": TrainyardSettings,
     }
 }
 
@@ -77,21 +77,21 @@ shape! {
     /// What runs, and how its input and its log are read.
     AlgorithmSpecification {
         /// Image that the instances run; exactly one of this and the algorithm name is given.
-        training_image: String,
+        training_image "TrainingImage": String,
         /// Name or ARN of a stored algorithm.
-        algorithm_name: String,
+        algorithm_name "AlgorithmName": String,
         /// Input mode of the channels that name none.
-        training_input_mode: String,
+        training_input_mode "TrainingInputMode": String,
         /// Metrics that are read out of the log.
-        metric_definitions: Vec<MetricDefinition>,
+        metric_definitions "MetricDefinitions": Vec<MetricDefinition>,
         /// Whether metrics are kept as time series.
-        enable_sage_maker_metrics_time_series: bool,
+        enable_sage_maker_metrics_time_series "EnableSageMakerMetricsTimeSeries": bool,
         /// Program that takes the place of the image's own entrypoint.
-        container_entrypoint: Vec<String>,
+        container_entrypoint "ContainerEntrypoint": Vec<String>,
         /// Arguments that take the place of `train`.
-        container_arguments: Vec<String>,
+        container_arguments "ContainerArguments": Vec<String>,
         /// How the image is pulled.
-        training_image_config: TrainingImageConfig,
+        training_image_config "TrainingImageConfig": TrainingImageConfig,
     }
 }
 
@@ -99,9 +99,9 @@ shape! {
     /// A metric that is read out of the log.
     MetricDefinition {
         /// Name of the metric.
-        name: String,
+        name "Name": String,
         /// Regular expression whose first group is the value.
-        regex: String,
+        regex "Regex": String,
     }
 }
 
@@ -109,9 +109,9 @@ shape! {
     /// How the image is pulled.
     TrainingImageConfig {
         /// `Platform` or `Vpc`.
-        training_repository_access_mode: String,
+        training_repository_access_mode "TrainingRepositoryAccessMode": String,
         /// Who gives the credentials of a private registry.
-        training_repository_auth_config: TrainingRepositoryAuthConfig,
+        training_repository_auth_config "TrainingRepositoryAuthConfig": TrainingRepositoryAuthConfig,
     }
 }
 
@@ -119,7 +119,7 @@ shape! {
     /// Who gives the credentials of a private registry.
     TrainingRepositoryAuthConfig {
         /// ARN of the function that gives them.
-        training_repository_credentials_provider_arn: String,
+        training_repository_credentials_provider_arn "TrainingRepositoryCredentialsProviderArn": String,
     }
 }
 
@@ -127,19 +127,19 @@ shape! {
     /// One named input.
     Channel {
         /// Name of the channel, and of its folder.
-        channel_name: String,
+        channel_name "ChannelName": String,
         /// Where its objects are.
-        data_source: DataSource,
+        data_source "DataSource": DataSource,
         /// Media type, passed through.
-        content_type: String,
+        content_type "ContentType": String,
         /// `None` or `Gzip`.
-        compression_type: String,
+        compression_type "CompressionType": String,
         /// `None` or `RecordIO`.
-        record_wrapper_type: String,
+        record_wrapper_type "RecordWrapperType": String,
         /// Input mode of this channel.
-        input_mode: String,
+        input_mode "InputMode": String,
         /// Asks for another order of the objects in each epoch.
-        shuffle_config: ShuffleConfig,
+        shuffle_config "ShuffleConfig": ShuffleConfig,
     }
 }
 
@@ -147,11 +147,11 @@ shape! {
     /// Where the objects of a channel are; exactly one of the members is given.
     DataSource {
         /// Objects of a store.
-        s3_data_source: S3DataSource,
+        s3_data_source "S3DataSource": S3DataSource,
         /// A folder of a shared file system.
-        file_system_data_source: FileSystemDataSource,
+        file_system_data_source "FileSystemDataSource": FileSystemDataSource,
         /// A dataset of a hub.
-        dataset_source: DatasetSource,
+        dataset_source "DatasetSource": DatasetSource,
     }
 }
 
@@ -159,19 +159,19 @@ shape! {
     /// Objects of a store.
     S3DataSource {
         /// What the URI means.
-        s3_data_type: String,
+        s3_data_type "S3DataType": String,
         /// Prefix or manifest.
-        s3_uri: String,
+        s3_uri "S3Uri": String,
         /// `FullyReplicated` or `ShardedByS3Key`.
-        s3_data_distribution_type: String,
+        s3_data_distribution_type "S3DataDistributionType": String,
         /// Attributes of an augmented manifest that are sent.
-        attribute_names: Vec<String>,
+        attribute_names "AttributeNames": Vec<String>,
         /// Instance groups that get the channel.
-        instance_group_names: Vec<String>,
+        instance_group_names "InstanceGroupNames": Vec<String>,
         /// Consent to the licence of a model.
-        model_access_config: ModelAccessConfig,
+        model_access_config "ModelAccessConfig": ModelAccessConfig,
         /// The hub that the objects belong to.
-        hub_access_config: HubAccessConfig,
+        hub_access_config "HubAccessConfig": HubAccessConfig,
     }
 }
 
@@ -179,7 +179,7 @@ shape! {
     /// Consent to the licence of a model.
     ModelAccessConfig {
         /// Whether the licence is accepted.
-        accept_eula: bool,
+        accept_eula "AcceptEula": bool,
     }
 }
 
@@ -187,7 +187,7 @@ shape! {
     /// The hub that objects belong to.
     HubAccessConfig {
         /// ARN of the content.
-        hub_content_arn: String,
+        hub_content_arn "HubContentArn": String,
     }
 }
 
@@ -195,13 +195,13 @@ shape! {
     /// A folder of a shared file system.
     FileSystemDataSource {
         /// Identity of the file system.
-        file_system_id: String,
+        file_system_id "FileSystemId": String,
         /// `rw` or `ro`.
-        file_system_access_mode: String,
+        file_system_access_mode "FileSystemAccessMode": String,
         /// `EFS` or `FSxLustre`.
-        file_system_type: String,
+        file_system_type "FileSystemType": String,
         /// Path of the folder in the file system.
-        directory_path: String,
+        directory_path "DirectoryPath": String,
     }
 }
 
@@ -209,7 +209,7 @@ shape! {
     /// A dataset of a hub.
     DatasetSource {
         /// ARN of the dataset.
-        dataset_arn: String,
+        dataset_arn "DatasetArn": String,
     }
 }
 
@@ -217,7 +217,7 @@ shape! {
     /// Asks for another order of the objects in each epoch.
     ShuffleConfig {
         /// Start of the random order.
-        seed: i64,
+        seed "Seed": i64,
     }
 }
 
@@ -225,11 +225,11 @@ shape! {
     /// Where the artifact goes.
     OutputDataConfig {
         /// Key that the artifact is encrypted with.
-        kms_key_id: String,
+        kms_key_id "KmsKeyId": String,
         /// Prefix below which `<job>/output/` is written.
-        s3_output_path: String,
+        s3_output_path "S3OutputPath": String,
         /// `GZIP` or `NONE`.
-        compression_type: String,
+        compression_type "CompressionType": String,
     }
 }
 
@@ -237,22 +237,21 @@ shape! {
     /// How many instances, and of which type.
     ResourceConfig {
         /// Type of every instance; not together with instance groups.
-        instance_type: String,
+        instance_type "InstanceType": String,
         /// Number of instances; not together with instance groups.
-        instance_count: i64,
+        instance_count "InstanceCount": i64,
         /// Room for input and output of each instance, in GB.
-        #[serde(rename = "VolumeSizeInGB")]
-        volume_size_in_gb: i64,
+        volume_size_in_gb "VolumeSizeInGB": i64,
         /// Key that the volume is encrypted with.
-        volume_kms_key_id: String,
+        volume_kms_key_id "VolumeKmsKeyId": String,
         /// How long the instances are kept for the next job, in seconds.
-        keep_alive_period_in_seconds: i64,
+        keep_alive_period_in_seconds "KeepAlivePeriodInSeconds": i64,
         /// Groups of instances of different types.
-        instance_groups: Vec<InstanceGroup>,
+        instance_groups "InstanceGroups": Vec<InstanceGroup>,
         /// ARN of reserved capacity.
-        training_plan_arn: String,
+        training_plan_arn "TrainingPlanArn": String,
         /// Where instances are placed.
-        instance_placement_config: InstancePlacementConfig,
+        instance_placement_config "InstancePlacementConfig": InstancePlacementConfig,
     }
 }
 
@@ -260,11 +259,11 @@ shape! {
     /// Instances of one type in a job of several types.
     InstanceGroup {
         /// Type of the instances.
-        instance_type: String,
+        instance_type "InstanceType": String,
         /// Number of the instances.
-        instance_count: i64,
+        instance_count "InstanceCount": i64,
         /// Name of the group.
-        instance_group_name: String,
+        instance_group_name "InstanceGroupName": String,
     }
 }
 
@@ -272,9 +271,9 @@ shape! {
     /// Where instances are placed.
     InstancePlacementConfig {
         /// Whether several jobs may share a server.
-        enable_multiple_jobs: bool,
+        enable_multiple_jobs "EnableMultipleJobs": bool,
         /// Instances per server.
-        placement_specifications: Vec<PlacementSpecification>,
+        placement_specifications "PlacementSpecifications": Vec<PlacementSpecification>,
     }
 }
 
@@ -282,9 +281,9 @@ shape! {
     /// How many instances one server gets.
     PlacementSpecification {
         /// Identity of the server.
-        ultra_server_id: String,
+        ultra_server_id "UltraServerId": String,
         /// Number of instances.
-        instance_count: i64,
+        instance_count "InstanceCount": i64,
     }
 }
 
@@ -292,9 +291,9 @@ shape! {
     /// Private network of the instances.
     VpcConfig {
         /// Security groups.
-        security_group_ids: Vec<String>,
+        security_group_ids "SecurityGroupIds": Vec<String>,
         /// Subnets.
-        subnets: Vec<String>,
+        subnets "Subnets": Vec<String>,
     }
 }
 
@@ -302,11 +301,11 @@ shape! {
     /// When the job is stopped although it is not done.
     StoppingCondition {
         /// Longest run, in seconds.
-        max_runtime_in_seconds: i64,
+        max_runtime_in_seconds "MaxRuntimeInSeconds": i64,
         /// Longest run with all waiting for interruptible capacity, in seconds.
-        max_wait_time_in_seconds: i64,
+        max_wait_time_in_seconds "MaxWaitTimeInSeconds": i64,
         /// Longest wait for capacity, in seconds.
-        max_pending_time_in_seconds: i64,
+        max_pending_time_in_seconds "MaxPendingTimeInSeconds": i64,
     }
 }
 
@@ -314,9 +313,9 @@ shape! {
     /// A label.
     Tag {
         /// Name of the label.
-        key: String,
+        key "Key": String,
         /// Value of the label.
-        value: String,
+        value "Value": String,
     }
 }
 
@@ -324,9 +323,9 @@ shape! {
     /// Files kept across attempts.
     CheckpointConfig {
         /// Prefix where they are kept.
-        s3_uri: String,
+        s3_uri "S3Uri": String,
         /// Folder that they appear in.
-        local_path: String,
+        local_path "LocalPath": String,
     }
 }
 
@@ -334,6 +333,6 @@ shape! {
     /// How often a job is tried again.
     RetryStrategy {
         /// Highest number of further attempts.
-        maximum_retry_attempts: i64,
+        maximum_retry_attempts "MaximumRetryAttempts": i64,
     }
 }

@@ -7,13 +7,13 @@ shape! {
     /// What the debugger hook saves.
     DebugHookConfig {
         /// Folder inside the instance.
-        local_path: String,
+        local_path "LocalPath": String,
         /// Prefix where tensors go.
-        s3_output_path: String,
+        s3_output_path "S3OutputPath": String,
         /// Settings of the hook.
-        hook_parameters: TextMap,
+        hook_parameters "HookParameters": TextMap,
         /// Collections of tensors to save.
-        collection_configurations: Vec<CollectionConfiguration>,
+        collection_configurations "CollectionConfigurations": Vec<CollectionConfiguration>,
     }
 }
 
@@ -21,9 +21,9 @@ shape! {
     /// A collection of tensors to save.
     CollectionConfiguration {
         /// Name of the collection.
-        collection_name: String,
+        collection_name "CollectionName": String,
         /// Settings of the collection.
-        collection_parameters: TextMap,
+        collection_parameters "CollectionParameters": TextMap,
     }
 }
 
@@ -31,20 +31,19 @@ shape! {
     /// One rule of the debugger or of the profiler.
     RuleConfiguration {
         /// Name of the rule.
-        rule_configuration_name: String,
+        rule_configuration_name "RuleConfigurationName": String,
         /// Folder inside the instance.
-        local_path: String,
+        local_path "LocalPath": String,
         /// Prefix where its result goes.
-        s3_output_path: String,
+        s3_output_path "S3OutputPath": String,
         /// Image that evaluates the rule.
-        rule_evaluator_image: String,
+        rule_evaluator_image "RuleEvaluatorImage": String,
         /// Type of the instance that evaluates it.
-        instance_type: String,
+        instance_type "InstanceType": String,
         /// Room on that instance, in GB.
-        #[serde(rename = "VolumeSizeInGB")]
-        volume_size_in_gb: i64,
+        volume_size_in_gb "VolumeSizeInGB": i64,
         /// Settings of the rule.
-        rule_parameters: TextMap,
+        rule_parameters "RuleParameters": TextMap,
     }
 }
 
@@ -52,9 +51,9 @@ shape! {
     /// Where TensorBoard files go.
     TensorBoardOutputConfig {
         /// Folder inside the instance.
-        local_path: String,
+        local_path "LocalPath": String,
         /// Prefix where they go.
-        s3_output_path: String,
+        s3_output_path "S3OutputPath": String,
     }
 }
 
@@ -62,13 +61,13 @@ shape! {
     /// The experiment that a job belongs to.
     ExperimentConfig {
         /// Name of the experiment.
-        experiment_name: String,
+        experiment_name "ExperimentName": String,
         /// Name of the trial.
-        trial_name: String,
+        trial_name "TrialName": String,
         /// Name that is shown for the trial component.
-        trial_component_display_name: String,
+        trial_component_display_name "TrialComponentDisplayName": String,
         /// Name of the run.
-        run_name: String,
+        run_name "RunName": String,
     }
 }
 
@@ -76,13 +75,13 @@ shape! {
     /// The profiler.
     ProfilerConfig {
         /// Prefix where its files go.
-        s3_output_path: String,
+        s3_output_path "S3OutputPath": String,
         /// Time between two samples.
-        profiling_interval_in_milliseconds: i64,
+        profiling_interval_in_milliseconds "ProfilingIntervalInMilliseconds": i64,
         /// Settings of the profiler.
-        profiling_parameters: TextMap,
+        profiling_parameters "ProfilingParameters": TextMap,
         /// Whether it is off.
-        disable_profiler: bool,
+        disable_profiler "DisableProfiler": bool,
     }
 }
 
@@ -90,7 +89,7 @@ shape! {
     /// Whether a shell into the instances is opened.
     RemoteDebugConfig {
         /// Whether it is.
-        enable_remote_debug: bool,
+        enable_remote_debug "EnableRemoteDebug": bool,
     }
 }
 
@@ -98,7 +97,7 @@ shape! {
     /// Whether the instances are tested before use.
     InfraCheckConfig {
         /// Whether they are.
-        enable_infra_check: bool,
+        enable_infra_check "EnableInfraCheck": bool,
     }
 }
 
@@ -106,7 +105,7 @@ shape! {
     /// Whether session tags are passed on.
     SessionChainingConfig {
         /// Whether they are.
-        enable_session_tag_chaining: bool,
+        enable_session_tag_chaining "EnableSessionTagChaining": bool,
     }
 }
 
@@ -114,19 +113,19 @@ shape! {
     /// A job of Amazon's own without instances of the user.
     ServerlessJobConfig {
         /// Model to start from.
-        base_model_arn: String,
+        base_model_arn "BaseModelArn": String,
         /// Consent to the licence of the model.
-        accept_eula: bool,
+        accept_eula "AcceptEula": bool,
         /// `FineTuning` or `Evaluation`.
-        job_type: String,
+        job_type "JobType": String,
         /// How the model is changed.
-        customization_technique: String,
+        customization_technique "CustomizationTechnique": String,
         /// How few parameters are trained.
-        peft: String,
+        peft "Peft": String,
         /// How the model is judged.
-        evaluation_type: String,
+        evaluation_type "EvaluationType": String,
         /// Who judges it.
-        evaluator_arn: String,
+        evaluator_arn "EvaluatorArn": String,
     }
 }
 
@@ -134,11 +133,11 @@ shape! {
     /// Where MLflow runs are recorded.
     MlflowConfig {
         /// ARN of the server.
-        mlflow_resource_arn: String,
+        mlflow_resource_arn "MlflowResourceArn": String,
         /// Name of the experiment.
-        mlflow_experiment_name: String,
+        mlflow_experiment_name "MlflowExperimentName": String,
         /// Name of the run.
-        mlflow_run_name: String,
+        mlflow_run_name "MlflowRunName": String,
     }
 }
 
@@ -146,8 +145,8 @@ shape! {
     /// The model package that a result is registered as.
     ModelPackageConfig {
         /// Group of the package.
-        model_package_group_arn: String,
+        model_package_group_arn "ModelPackageGroupArn": String,
         /// Package to start from.
-        source_model_package_arn: String,
+        source_model_package_arn "SourceModelPackageArn": String,
     }
 }

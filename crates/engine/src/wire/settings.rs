@@ -6,16 +6,15 @@ shape! {
     /// The top-level object `Trainyard` of a job file.
     TrainyardSettings {
         /// Asks for one result file, made of the parts of all instances, beside `model.tar.gz`.
-        merge: MergeSettings,
+        merge "Merge": MergeSettings,
         /// What a sharded channel is dealt out by: `key` (as Amazon does) or `size`.
-        shard_by: String,
+        shard_by "ShardBy": String,
         /// Seconds between SIGTERM and SIGKILL when an instance is stopped.
-        grace_in_seconds: i64,
+        grace_in_seconds "GraceInSeconds": i64,
         /// Size of `/dev/shm` of each instance, in GiB.
-        #[serde(rename = "ShmSizeInGB")]
-        shm_size_in_gb: i64,
+        shm_size_in_gb "ShmSizeInGB": i64,
         /// How the artifact is packed.
-        output: OutputSettings,
+        output "Output": OutputSettings,
     }
 }
 
@@ -23,11 +22,11 @@ shape! {
     /// The merge step of a job.
     MergeSettings {
         /// Which files of the artifact are parts, as a glob such as `part-*.parquet`.
-        glob: String,
+        glob "Glob": String,
         /// Name of the merged file; its ending (`.parquet`, `.csv`, `.jsonl`, `.npy`) is its format.
-        output: String,
+        output "Output": String,
         /// Column that the merged rows are ordered by; without it they stay in the order of the hosts.
-        order_by: String,
+        order_by "OrderBy": String,
     }
 }
 
@@ -35,6 +34,6 @@ shape! {
     /// How the artifact is packed.
     OutputSettings {
         /// Compression level of `model.tar.gz`, from 0 (stored) to 9 (smallest).
-        level: i64,
+        level "Level": i64,
     }
 }

@@ -3,9 +3,11 @@
 use std::fmt;
 
 use indexmap::IndexMap;
-use serde::de::{Error, MapAccess, Visitor};
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
+
+use super::members;
 
 /// A map of the API whose values have to be strings, in the order in which it was sent.
 ///
@@ -43,7 +45,7 @@ impl<'de> Visitor<'de> for EachKeyOnce {
         let mut entries = IndexMap::new();
         while let Some((key, value)) = access.next_entry::<String, Value>()? {
             if entries.contains_key(&key) {
-                return Err(A::Error::custom(format_args!("duplicate key `{key}`")));
+                return Err(members::twice(&key));
             }
             entries.insert(key, value);
         }

@@ -1,0 +1,185 @@
+//! Dense matrices: rows of numbers in one or several files, read as float64.
+
+use crate::element::{Element, decode};
+use crate::machine::map_file;
+use crate::npy::{Encoding, Header};
+use crate::problem::FileProblem;
+use crate::score::{self, LANES};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// The bytes of a file's numbers.
+#[derive(Debug)]
+pub(crate) enum Bytes {
+    /// A memory-mapped file.
+    Mapped(memmap2::Mmap),
+    /// Decoded from a file that can not be mapped.
+    Owned(Vec<u8>),
+}
+
+impl std::ops::Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Owned(bytes) => bytes,
+        }
+    }
+}
+
+/// The rows of one file.
+#[derive(Debug)]
+pub(crate) struct DenseFile {
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: Bytes,
+    /// Where the numbers begin in `bytes`.
+    pub(crate) start: usize,
+    pub(crate) encoding: Encoding,
+    pub(crate) fortran_order: bool,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+}
+
+impl DenseFile {
+    /// Maps a .npy file.
+    pub(crate) fn open_npy(path: &Path) -> Result<Self, FileProblem> {
+        let map = map_file(path).map_err(FileProblem::Io)?;
+        let header = Header::parse(&map)?;
+        let encoding = header.encoding()?;
+        let &[rows, columns] = header.shape.as_slice() else {
+            return Err(FileProblem::Dimensions { shape: header.shape_text() });
+        };
+        if columns == 0 {
+            return Err(FileProblem::NoColumns);
+        }
+        let found = map.len() - header.start;
+        let needed = u128::from(rows).saturating_mul(u128::from(columns) * encoding.element.size() as u128);
+        if needed != found as u128 {
+            return Err(FileProblem::Size { shape: header.shape_text(), needed, found: found as u64 });
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            start: header.start,
+            bytes: Bytes::Mapped(map),
+            encoding,
+            fortran_order: header.fortran_order,
+            // Both are at most the file's length now, unless there is no row.
+            rows: rows as usize,
+            columns: if rows == 0 { columns.min(usize::MAX as u64) as usize } else { columns as usize },
+        })
+    }
+
+    /// Reads rows of this file; row `r` of them begins at `out[r * stride]`.
+    fn read(&self, rows: Range<usize>, stride: usize, out: &mut [f64]) {
+        let Encoding { element, big_endian } = self.encoding;
+        let numbers = &self.bytes[self.start..];
+        if !self.fortran_order {
+            let row_bytes = self.columns * element.size();
+            let stored = numbers[rows.start * row_bytes..rows.end * row_bytes].chunks_exact(row_bytes);
+            for (row, out) in stored.zip(out.chunks_mut(stride)) {
+                decode(row, element, big_endian, &mut out[..self.columns]);
+            }
+            return;
+        }
+        let mut column_part = vec![0.0; rows.len()];
+        for column in 0..self.columns {
+            let at = (column * self.rows + rows.start) * element.size();
+            decode(&numbers[at..at + rows.len() * element.size()], element, big_endian, &mut column_part);
+            for (value, out) in column_part.iter().zip(out.chunks_mut(stride)) {
+                out[column] = *value;
+            }
+        }
+    }
+}
+
+/// All rows of a dense matrix.
+#[derive(Debug)]
+pub(crate) struct DenseMatrix {
+    files: Vec<DenseFile>,
+    /// First row of each file, and the number of rows at the end.
+    starts: Vec<usize>,
+    columns: usize,
+}
+
+impl DenseMatrix {
+    /// Joins files of equal columns; there must be at least one.
+    pub(crate) fn join(files: Vec<DenseFile>) -> Self {
+        let mut starts = vec![0];
+        for file in &files {
+            starts.push(starts[starts.len() - 1] + file.rows);
+        }
+        let columns = files.first().map_or(0, |file| file.columns);
+        Self { files, starts, columns }
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.starts[self.starts.len() - 1]
+    }
+
+    pub(crate) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Numbers from one row to the next in what [`Self::read`] fills: the columns, filled up with zeros.
+    pub(crate) fn stride(&self) -> usize {
+        self.columns.next_multiple_of(LANES)
+    }
+
+    /// The file a row lies in, and its number there.
+    pub(crate) fn place(&self, row: usize) -> (&Path, usize) {
+        let file = self.file_of(row);
+        (&self.files[file].path, row - self.starts[file])
+    }
+
+    /// Whether squares of the numbers of a row can over- or underflow in float64.
+    pub(crate) fn needs_scaling(&self, row: usize) -> bool {
+        self.files[self.file_of(row)].encoding.element.needs_scaling()
+    }
+
+    fn file_of(&self, row: usize) -> usize {
+        self.starts.partition_point(|start| *start <= row) - 1
+    }
+
+    /// Reads raw rows into `out`, [`Self::stride`] numbers each; the filling must be zero already.
+    pub(crate) fn read(&self, rows: Range<usize>, out: &mut [f64]) {
+        let mut next = rows.start;
+        while next < rows.end {
+            let file = self.file_of(next);
+            let end = rows.end.min(self.starts[file + 1]);
+            let first = self.starts[file];
+            let out = &mut out[(next - rows.start) * self.stride()..];
+            self.files[file].read(next - first..end - first, self.stride(), out);
+            next = end;
+        }
+    }
+}
+
+/// A dense matrix with what was found out about each row.
+#[derive(Debug)]
+pub(crate) struct DenseRows {
+    pub(crate) matrix: DenseMatrix,
+    /// Norm of each row, after scaling.
+    pub(crate) norms: Vec<f64>,
+    /// Power of two that each row is divided by before it is scored.
+    pub(crate) exponents: Vec<i16>,
+}
+
+impl DenseRows {
+    /// Reads rows as they are scored: scaled, [`DenseMatrix::stride`] numbers each.
+    pub(crate) fn read(&self, rows: Range<usize>, out: &mut [f64]) {
+        self.matrix.read(rows.clone(), out);
+        for (row, values) in rows.zip(out.chunks_exact_mut(self.matrix.stride())) {
+            if self.exponents[row] != 0 {
+                score::scale(values, i32::from(self.exponents[row]));
+            }
+        }
+    }
+}
+
+impl Element {
+    /// How Rust and Parquet lay numbers out in memory.
+    pub(crate) fn little_endian(self) -> Encoding {
+        Encoding { element: self, big_endian: false }
+    }
+}

@@ -1,0 +1,16 @@
+//! The only place with `unsafe` code: what the machine offers and the language can not check.
+#![expect(unsafe_code, reason = "memory maps; each use gives its reason")]
+
+use std::io;
+use std::path::Path;
+
+/// Maps a whole file into memory, to be read only.
+///
+/// # Errors
+/// The file can not be opened or mapped; the error names the path.
+pub(crate) fn map_file(path: &Path) -> io::Result<memmap2::Mmap> {
+    let file = fs_err::File::open(path)?;
+    // SAFETY: a channel's files are the instance's own and nobody writes to them while it runs (rule of the
+    // contract); the bytes are only ever read as plain integers and floats, for which every value is valid.
+    unsafe { memmap2::Mmap::map(file.file()) }
+}

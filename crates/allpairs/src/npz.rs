@@ -1,0 +1,118 @@
+//! Sparse matrices in the .npz form of `scipy.sparse.save_npz`: a ZIP archive with one .npy array for each
+//! of `data`, `indices`, `indptr`, `shape` and `format`.
+
+use crate::element::decode;
+use crate::npy::Header;
+use crate::problem::FileProblem;
+use crate::sparse::{SparseFile, StoredCsr};
+use fs_err::File;
+use std::io::Read;
+use std::path::Path;
+use zip::ZipArchive;
+use zip::result::ZipError;
+
+/// One array of the archive, read whole.
+struct Array {
+    header: Header,
+    bytes: Vec<u8>,
+}
+
+/// Reads a CSR matrix.
+pub(crate) fn read(path: &Path) -> Result<SparseFile, FileProblem> {
+    let file = File::open(path).map_err(FileProblem::Io)?;
+    let mut archive = ZipArchive::new(file).map_err(FileProblem::Zip)?;
+    check_format(&mut archive)?;
+    let shape = integers(&mut archive, "shape")?;
+    let &[rows, columns] = shape.as_slice() else {
+        return Err(FileProblem::Dimensions { shape: format!("{shape:?}") });
+    };
+    let indptr = integers(&mut archive, "indptr")?;
+    let needed = u64::try_from(rows).unwrap_or(0).saturating_add(1);
+    if rows < 0 || indptr.len() as u64 != needed {
+        return Err(FileProblem::Length { member: "indptr", needed, found: indptr.len() as u64 });
+    }
+    let indices = integers(&mut archive, "indices")?;
+    let data = array(&mut archive, "data")?;
+    let in_data = |problem| FileProblem::Member { member: "data", problem: Box::new(problem) };
+    let encoding = data.header.encoding().map_err(in_data)?;
+    let mut values = vec![0.0; data.bytes.len() / encoding.element.size()];
+    decode(&data.bytes, encoding.element, encoding.big_endian, &mut values);
+    if values.len() != indices.len() {
+        let (needed, found) = (indices.len() as u64, values.len() as u64);
+        return Err(FileProblem::Length { member: "data", needed, found });
+    }
+    let columns = u64::try_from(columns).unwrap_or(0);
+    SparseFile::new(path, &StoredCsr { columns, indptr, indices, values, element: encoding.element })
+}
+
+fn check_format(archive: &mut ZipArchive<File>) -> Result<(), FileProblem> {
+    let format = array(archive, "format")?;
+    // One text of either one or four bytes a character; both read the same once the zeros are left out.
+    let text: String = format.bytes.iter().take(64).filter(|b| **b != 0).map(|b| char::from(*b)).collect();
+    if text == "csr" { Ok(()) } else { Err(FileProblem::NotCsr { format: text }) }
+}
+
+fn integers(archive: &mut ZipArchive<File>, member: &'static str) -> Result<Vec<i64>, FileProblem> {
+    use crate::element::Element::{I32, I64};
+    let array = array(archive, member)?;
+    let in_member = |problem| FileProblem::Member { member, problem: Box::new(problem) };
+    let encoding = array.header.encoding().map_err(in_member)?;
+    let order = |bytes: &mut [u8]| {
+        if encoding.big_endian {
+            bytes.reverse()
+        }
+    };
+    match encoding.element {
+        I32 => Ok(array
+            .bytes
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .map(|b| {
+                let mut b = *b;
+                order(&mut b);
+                i64::from(i32::from_le_bytes(b))
+            })
+            .collect()),
+        I64 => Ok(array
+            .bytes
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|b| {
+                let mut b = *b;
+                order(&mut b);
+                i64::from_le_bytes(b)
+            })
+            .collect()),
+        _ => Err(in_member(FileProblem::ElementType { type_name: array.header.descr })),
+    }
+}
+
+/// Reads an array of at most one dimension; room is made as the bytes arrive, not as the header claims.
+fn array(archive: &mut ZipArchive<File>, member: &'static str) -> Result<Array, FileProblem> {
+    let mut bytes = Vec::new();
+    match archive.by_name(&format!("{member}.npy")) {
+        Ok(mut file) => file.read_to_end(&mut bytes).map_err(FileProblem::Io)?,
+        Err(ZipError::FileNotFound) => return Err(FileProblem::Missing { member }),
+        Err(source) => return Err(FileProblem::Zip(source)),
+    };
+    let in_member = |problem| FileProblem::Member { member, problem: Box::new(problem) };
+    let header = Header::parse(&bytes).map_err(in_member)?;
+    if header.shape.len() > 1 {
+        return Err(in_member(FileProblem::Dimensions { shape: header.shape_text() }));
+    }
+    bytes.drain(..header.start);
+    check_size(&header, bytes.len() as u64).map_err(in_member)?;
+    Ok(Array { header, bytes })
+}
+
+fn check_size(header: &Header, found: u64) -> Result<(), FileProblem> {
+    // Texts have no number type; theirs is the only array whose size is not checked.
+    let Ok(encoding) = header.encoding() else { return Ok(()) };
+    let needed = u128::from(header.count().unwrap_or(u64::MAX)) * encoding.element.size() as u128;
+    if needed == u128::from(found) {
+        return Ok(());
+    }
+    Err(FileProblem::Size { shape: header.shape_text(), needed, found })
+}

@@ -1,0 +1,133 @@
+//! Sparse rows against sparse rows.
+//!
+//! An inverted index yields, for one row, the dot products with all rows that share a column. These are sums
+//! in another order than that of the definition, so they only choose candidates: a bound on the difference
+//! turns each into an interval of scores, and whoever may belong to the result is scored as defined.
+
+use super::Search;
+use crate::neighbours::{Best, Neighbour};
+use crate::score::score;
+use crate::sparse::SparseRows;
+use std::ops::Range;
+
+/// A row that may be a neighbour, with the least and the greatest score that it may have.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    row: u32,
+    least: f32,
+    greatest: f32,
+}
+
+/// Sums of one row after the other, reused.
+struct Sums {
+    dots: Vec<f64>,
+    /// Which rows have a sum for the row at hand.
+    seen: Vec<bool>,
+    touched: Vec<u32>,
+}
+
+/// Neighbours of each row of the block; `None` once the search is stopped.
+pub(super) fn neighbours(
+    matrix: &SparseRows,
+    rows: Range<usize>,
+    search: &Search,
+) -> Option<Vec<Vec<Neighbour>>> {
+    let all = matrix.rows();
+    let mut sums = Sums { dots: vec![0.0; all], seen: vec![false; all], touched: Vec::new() };
+    let mut spread = vec![0.0; matrix.used_columns()];
+    let mut lists = Vec::with_capacity(rows.len());
+    for row in rows {
+        if search.stopped() {
+            return None;
+        }
+        matrix.row(row).iter().for_each(|entry| spread[entry.column as usize] = entry.value);
+        lists.push(row_neighbours(matrix, row, &spread, &mut sums, search));
+        matrix.row(row).iter().for_each(|entry| spread[entry.column as usize] = 0.0);
+    }
+    Some(lists)
+}
+
+fn row_neighbours(
+    matrix: &SparseRows,
+    row: usize,
+    spread: &[f64],
+    sums: &mut Sums,
+    search: &Search,
+) -> Vec<Neighbour> {
+    sums.add_up(matrix, row);
+    let mut candidates = sums.candidates(matrix, row);
+    let threshold = search.selection.threshold.unwrap_or(f32::NEG_INFINITY);
+    candidates.retain(|candidate| candidate.greatest >= threshold);
+    if threshold <= 0.0 {
+        let wanted = search.selection.top_k.unwrap_or(usize::MAX);
+        let above_zero = candidates.iter().filter(|candidate| candidate.least > 0.0).count();
+        candidates.extend(sums.untouched(row).take(wanted.saturating_sub(above_zero)));
+    }
+    sums.clear();
+    if let Some(top_k) = search.selection.top_k {
+        keep_possible(&mut candidates, top_k);
+    }
+    let mut list = Best::new(&search.selection);
+    for Candidate { row: other, .. } in candidates {
+        let other_row = other as usize;
+        let dot = matrix.dot(other_row, spread);
+        let similarity = score(dot, matrix.norms[row], matrix.norms[other_row]);
+        list.offer(Neighbour { column: other, similarity });
+    }
+    list.finish()
+}
+
+/// Leaves out whoever is certainly behind `top_k` others. Equal scores stay, since row numbers decide on them.
+fn keep_possible(candidates: &mut Vec<Candidate>, top_k: usize) {
+    if candidates.len() > top_k {
+        let (_, last, _) = candidates.select_nth_unstable_by(top_k - 1, |a, b| b.least.total_cmp(&a.least));
+        let certain = last.least;
+        candidates.retain(|candidate| candidate.greatest >= certain);
+    }
+}
+
+impl Sums {
+    fn add_up(&mut self, matrix: &SparseRows, row: usize) {
+        for entry in matrix.row(row) {
+            for posting in matrix.index.column(entry.column) {
+                let other = posting.row as usize;
+                if !self.seen[other] {
+                    self.seen[other] = true;
+                    self.touched.push(posting.row);
+                }
+                self.dots[other] += entry.value * posting.value;
+            }
+        }
+    }
+
+    fn candidates(&self, matrix: &SparseRows, row: usize) -> Vec<Candidate> {
+        // Either sum of n products is off by less than n·2⁻⁵³ of the product of the norms, and the norms
+        // themselves by less; twice the sum of all that is safe.
+        let bound = (matrix.row(row).len() + 8) as f64 * 2f64.powi(-51);
+        let norms = &matrix.norms;
+        let others = self.touched.iter().filter(|other| **other as usize != row);
+        others
+            .map(|&other| {
+                let sum = self.dots[other as usize] / (norms[row] * norms[other as usize]);
+                Candidate {
+                    row: other,
+                    least: score(sum - bound, 1.0, 1.0),
+                    greatest: score(sum + bound, 1.0, 1.0),
+                }
+            })
+            .collect()
+    }
+
+    /// Rows without a common column, lowest first: their score is 0.
+    fn untouched(&self, row: usize) -> impl Iterator<Item = Candidate> {
+        let others = self.seen.iter().enumerate().filter(move |(other, seen)| !**seen && *other != row);
+        others.map(|(other, _)| Candidate { row: other as u32, least: 0.0, greatest: 0.0 })
+    }
+
+    fn clear(&mut self) {
+        for row in self.touched.drain(..) {
+            self.dots[row as usize] = 0.0;
+            self.seen[row as usize] = false;
+        }
+    }
+}

@@ -1,20 +1,20 @@
 //! Puts the objects of a channel into a folder: by link where the folder is never written to, else
 //! by a copy that shares blocks with the source where the file system can.
 
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fs_err as fs;
-use rustix::fs::{AtFlags, CWD, copy_file_range, ioctl_ficlone, linkat, statvfs};
+use rustix::fs::{AtFlags, CWD, ioctl_ficlone, linkat, statvfs};
 use rustix::io::Errno;
 
 use crate::plan::ObjectPlan;
 
 /// Copied between two looks at whether to go on.
-const STRIDE: usize = 16 << 20;
+const STRIDE: u64 = 16 << 20;
 
 /// How far the staging of an instance has come; shared with the thread that does it.
 #[derive(Debug, Default)]
@@ -127,15 +127,20 @@ impl Put<'_> {
             return self.go_on();
         }
         self.check_room(remaining)?;
+        let mut whole = 0;
         loop {
-            let copied = copy_file_range(source, None, &target, None, STRIDE)
-                .map_err(|error| unwritable(object, path, error.into()))?;
+            // In the kernel where it can, also between file systems.
+            let copied = io::copy(&mut source.file().take(STRIDE), &mut target.file())
+                .map_err(|error| unwritable(object, path, error))?;
+            whole += copied;
             if copied == 0 {
-                return Ok(());
+                break;
             }
-            self.progress.bytes.fetch_add(copied as u64, Ordering::Relaxed);
+            self.progress.bytes.fetch_add(copied, Ordering::Relaxed);
             self.go_on()?;
         }
+        let (path, listed) = (object.source.clone(), object.size);
+        if whole == listed { Ok(()) } else { Err(ObjectError::Changed { path, listed, found: whole }) }
     }
 
     fn check_room(&mut self, needed: u64) -> Result<(), ObjectError> {

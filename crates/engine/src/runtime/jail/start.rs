@@ -171,7 +171,10 @@ impl Running {
 
 fn unexpected(message: Option<Message>) -> StartError {
     let explanation = match message {
-        Some(Message::Broken { explanation }) => explanation,
+        Some(Message::Broken { explanation }) => match refusal::refusing_settings() {
+            Some(settings) if !getuid().is_root() => format!("{explanation} ({settings})"),
+            _ => explanation,
+        },
         Some(other) => format!("the first process of the instance sent {other:?} out of turn"),
         None => "the first process of the instance ended before it had started the program".to_owned(),
     };

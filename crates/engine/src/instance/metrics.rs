@@ -61,10 +61,10 @@ impl Metrics {
         }
         let with_tabs_shown = line.contains('\t').then(|| line.replace('\t', TAB));
         for index in 0..self.metrics.len() {
-            if !self.search_one(index, line, reports) {
-                if let Some(line) = &with_tabs_shown {
-                    self.search_one(index, line, reports);
-                }
+            if !self.search_one(index, line, reports)
+                && let Some(line) = &with_tabs_shown
+            {
+                self.search_one(index, line, reports);
             }
         }
     }

@@ -36,19 +36,21 @@ fn the_environment_is_what_the_plan_says_and_nothing_else() {
         let mut case = Case::new(user, &["env"]);
         case.plan.environment.insert("KEY".to_owned(), "a value\twith = signs".to_owned());
         let told = case.run();
+        let mut lines = told.completed();
+        lines.sort_unstable();
         let path = format!("PATH={}", case.plan.environment["PATH"]);
-        assert_eq!(told.completed(), [path.as_str(), "KEY=a value\twith = signs"]);
+        assert_eq!(lines, ["KEY=a value\twith = signs", path.as_str()]);
     }
 }
 
 #[test]
 fn nothing_of_the_supervisor_is_open_or_readable_to_the_program() {
     for user in users() {
-        let script = "ls /proc/self/fd | wc -l; cat /proc/1/environ; ls /proc/1/fd || echo hidden";
+        let script = "ls /proc/self/fd | wc -l
+            cat /proc/1/environ || echo no environment; readlink /proc/1/fd/0 || echo no socket";
         let told = Case::sh(user, script).run();
         // Standard input, output and error, and the folder that ls reads.
-        assert_eq!(told.completed(), ["4", "hidden"]);
-        assert!(!told.log.iter().any(|line| line.line.contains("SECRET")));
+        assert_eq!(told.completed(), ["4", "no environment", "no socket"]);
     }
 }
 
@@ -102,7 +104,7 @@ fn shared_memory_has_the_size_of_the_plan() {
     for user in users() {
         let mut case = Case::sh(user, "df --output=size -B1 /dev/shm | tail -1; echo x > /dev/shm/x");
         case.plan.shm_size = Some(64 << 20);
-        assert_eq!(case.run().completed(), ["67108864"]);
+        assert_eq!(case.run().completed()[0].trim(), "67108864");
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! As root every promise is checked for root and for an ordinary user, otherwise for this user.
 
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
 mod case;
 mod jail;
 mod logs;

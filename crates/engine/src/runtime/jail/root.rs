@@ -118,13 +118,20 @@ impl Machine {
     }
 
     /// Whether a folder can't be shown as one: it holds mounts, over which there can be no overlay,
-    /// or, without overlays, it lacks a place where something is to be mounted.
+    /// or it lacks a place where something is to be mounted and none could be made.
     fn must_be_split(&self, path: &Path) -> bool {
-        let mounts_below = || self.mount_points.iter().any(|point| point != path && point.starts_with(path));
-        let place_missing = || {
-            self.targets.iter().any(|target| target != path && target.starts_with(path) && !target.exists())
-        };
-        if self.overlay { mounts_below() } else { place_missing() }
+        let mounts_below = self.mount_points.iter().any(|point| point != path && point.starts_with(path));
+        mounts_below && self.overlay || self.targets.iter().any(|target| self.lacks_place(path, target))
+    }
+
+    /// The top of an overlay belongs to this user, what lies deeper belongs to who owns it on the
+    /// machine.
+    fn lacks_place(&self, path: &Path, target: &Path) -> bool {
+        if !target.starts_with(path) || target.exists() {
+            return false;
+        }
+        let parent = target.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(path);
+        !self.overlay || parent != path && access(parent, Access::WRITE_OK).is_err()
     }
 
     fn can_be_split(&self, path: &Path) -> bool {

@@ -16,6 +16,7 @@ mod folder;
 mod header;
 mod index;
 mod links;
+mod noise;
 mod pack;
 mod read;
 mod remove;

@@ -2,19 +2,20 @@
 //!
 //! The input is cut into blocks. Each is compressed on its own, with the 32 KiB before it as a preset
 //! dictionary (the decompressor has just written them, so the ratio hardly suffers), and ends in a full
-//! flush at a byte boundary. The first block of a part has no dictionary: nothing reaches back over the
+//! flush at a byte boundary; noise is stored as it is. The first block of a part has no dictionary: nothing reaches back over the
 //! seam between parts. Memory is bounded by the blocks under way, about two per thread.
 
 use std::io::{self, Write};
-use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use flate2::{Compress, CompressError, Compression, FlushCompress};
 
+use super::noise;
+
 /// As far back as a deflate distance reaches.
-const WINDOW: usize = 32 * 1024;
+pub(super) const WINDOW: usize = 32 * 1024;
 /// Input bytes of a block: large enough that a flush (5 bytes) and a cold start do not matter.
 const BLOCK_INPUT: usize = 256 * 1024;
 
@@ -84,7 +85,7 @@ type Compressed = Result<(Vec<u8>, crc32fast::Hasher), CompressError>;
 struct Job {
     /// The dictionary and then the input.
     block: Vec<u8>,
-    new: Range<usize>,
+    new_from: usize,
     answer: SyncSender<Compressed>,
 }
 
@@ -145,17 +146,17 @@ impl Input<'_> {
     }
 
     fn hand_on(&mut self) -> Result<(), Closed> {
-        let new = self.new_from..self.block.len();
-        if new.is_empty() {
+        let new_from = self.new_from;
+        let count = self.block.len() - new_from;
+        if count == 0 {
             return Ok(());
         }
-        let count = new.len() as u64;
         let block = std::mem::take(&mut self.block);
         self.start_block(&block[block.len().saturating_sub(WINDOW)..]);
         let (answer, result) = sync_channel(1);
         self.order.send(result).map_err(|_| Closed)?;
-        self.jobs.send(Job { block, new, answer }).map_err(|_| Closed)?;
-        (self.progress)(count);
+        self.jobs.send(Job { block, new_from, answer }).map_err(|_| Closed)?;
+        (self.progress)(count as u64);
         Ok(())
     }
 
@@ -169,35 +170,74 @@ impl Input<'_> {
 }
 
 fn compress_blocks(level: u32, waiting: &Mutex<Receiver<Job>>, returned: &Sender<Vec<u8>>) {
-    let mut compress = Compress::new(Compression::new(level.min(9)), false);
+    let mut compress = Compress::new(compression(level), false);
     loop {
         let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Job { block, new, answer }) = next else { return };
-        compress.reset();
-        let result = compress_block(&mut compress, &block[..new.start], &block[new]);
+        let Ok(Job { block, new_from, answer }) = next else { return };
+        let result = compress_block(&mut compress, &block, new_from);
         // Nobody waits when another thread has failed.
         let _ = answer.send(result);
         let _ = returned.send(block);
     }
 }
 
-fn compress_block(compress: &mut Compress, dictionary: &[u8], input: &[u8]) -> Compressed {
+/// Level 1 of zlib-rs knows only the fixed code: text comes out a fourth larger than from zlib's level 1,
+/// floats larger than they were. Level 2 is faster than zlib's level 1 and better than both.
+fn compression(level: u32) -> Compression {
+    Compression::new(if level == 1 { 2 } else { level.min(9) })
+}
+
+/// Compresses `block` from `from` on; what is before is the dictionary.
+fn compress_block(compress: &mut Compress, block: &[u8], from: usize) -> Compressed {
     let mut crc = crc32fast::Hasher::new();
-    crc.update(input);
+    crc.update(&block[from..]);
+    let mut output = Vec::with_capacity((block.len() - from) / 2);
+    let mut start = from;
+    for run in noise::runs(block, from) {
+        let input = &block[start..run.end];
+        if run.noise {
+            store(input, &mut output);
+        } else {
+            compress_run(compress, &block[start.saturating_sub(WINDOW)..start], input, &mut output)?;
+        }
+        start = run.end;
+    }
+    Ok((output, crc))
+}
+
+/// Appends `input` in stored blocks (RFC 1951, 3.2.4), which begin and end at byte boundaries.
+fn store(input: &[u8], output: &mut Vec<u8>) {
+    for stored in input.chunks(usize::from(u16::MAX)) {
+        // Never more than the chunks' size.
+        let length = u16::try_from(stored.len()).unwrap_or(u16::MAX);
+        output.push(0);
+        output.extend_from_slice(&length.to_le_bytes());
+        output.extend_from_slice(&(!length).to_le_bytes());
+        output.extend_from_slice(stored);
+    }
+}
+
+/// Appends `input` compressed, up to a byte boundary.
+fn compress_run(
+    compress: &mut Compress,
+    dictionary: &[u8],
+    input: &[u8],
+    output: &mut Vec<u8>,
+) -> Result<(), CompressError> {
+    compress.reset();
     if !dictionary.is_empty() {
         compress.set_dictionary(dictionary)?;
     }
-    let mut output = Vec::with_capacity(input.len() / 2);
     let mut rest = input;
     // Full output means that something is left, if only the flush.
     while !rest.is_empty() || output.len() == output.capacity() {
-        output.reserve(input.len() / 4 + 64);
+        output.reserve(rest.len() / 2 + 64);
         let before = compress.total_in();
-        compress.compress_vec(rest, &mut output, FlushCompress::Full)?;
+        compress.compress_vec(rest, output, FlushCompress::Full)?;
         let taken = compress.total_in() - before;
         rest = rest.get(usize::try_from(taken).unwrap_or(usize::MAX)..).unwrap_or_default();
     }
-    Ok((output, crc))
+    Ok(())
 }
 
 fn write_in_order(

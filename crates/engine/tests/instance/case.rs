@@ -145,7 +145,7 @@ impl Case {
         let directory = self.prepare();
         let script = format!(
             "set -e; mkdir other; {mount}
-            ./supervise instance \"$PWD/other/instances/algo-1\"
+            ./supervise instance other/instances/algo-1
             cp other/instances/algo-1/*.jsonl run/instances/algo-1/"
         );
         program(self.folder.path());

@@ -208,3 +208,13 @@ fn an_instance_whose_first_process_is_killed_ends_with_sigkill() {
         assert!(matches!(told.outcome(), Outcome::Failed { exit, .. } if exit.code() == 137), "{told:?}");
     }
 }
+
+#[test]
+fn a_kernel_that_refuses_namespaces_is_explained_with_the_setting_that_does_it() {
+    for user in users() {
+        let told =
+            Case::sh(user, "true").run_on("echo 0 > /proc/sys/user/max_user_namespaces; cp -a run/. other/");
+        assert!(matches!(told.outcome(), Outcome::Broken { .. }), "{told:?}");
+        assert!(told.explanation().contains("user.max_user_namespaces is 0"), "{}", told.explanation());
+    }
+}

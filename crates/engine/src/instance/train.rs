@@ -15,8 +15,9 @@ use crate::run::{Exit, Report, Stream, Timestamp};
 use crate::runtime::jail::start::{Output, Running, StartError, start};
 use crate::runtime::jail::{Command, Jail};
 
-/// Asked of the kernel for the pipes, so that a program that writes much need not wait.
-const PIPE_SIZE: usize = 1 << 20;
+/// Asked of the kernel for the pipes, so that a program that writes much need not wait. All pipes of a
+/// user share 64 MiB by default.
+const PIPE_SIZE: usize = 256 << 10;
 
 /// Read from a pipe at once.
 const READ_SIZE: usize = 128 * 1024;

@@ -16,7 +16,7 @@ use rustix::mount::{
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
 };
 
-use super::{Context, Mount, SetupError};
+use super::{Mount, SetupError, at};
 use crate::sys;
 
 /// A mount that is nowhere yet.
@@ -29,10 +29,10 @@ pub(super) struct Tree {
 impl Tree {
     /// Another view of a file or folder of the machine and all that is mounted below it.
     pub(super) fn of(source: &Path, target: impl Into<PathBuf>) -> Result<Self, SetupError> {
-        let folder = fs::metadata(source).at("show", source)?.is_dir();
+        let folder = fs::metadata(source).map_err(at("show", source))?.is_dir();
         let flags =
             OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-        let mount = open_tree(CWD, source, flags).at("show", source)?;
+        let mount = open_tree(CWD, source, flags).map_err(at("show", source))?;
         Ok(Self { mount, target: target.into(), folder })
     }
 
@@ -44,7 +44,8 @@ impl Tree {
         target: impl Into<PathBuf>,
     ) -> Result<Self, SetupError> {
         let target = target.into();
-        let mount = new_file_system(kind, options, attributes).at("make a file system for", &target)?;
+        let mount =
+            new_file_system(kind, options, attributes).map_err(at("make a file system for", &target))?;
         Ok(Self::folder(mount, target))
     }
 
@@ -66,15 +67,15 @@ impl Tree {
 
     /// The same without the right to change it.
     pub(super) fn read_only(self) -> Result<Self, SetupError> {
-        sys::make_read_only(self.mount.as_fd()).at("make read-only", &self.target)?;
+        sys::make_read_only(self.mount.as_fd()).map_err(at("make read-only", &self.target))?;
         Ok(self)
     }
 
     /// Puts the tree in its place, which is made if it does not exist.
     pub(super) fn attach(&self) -> Result<(), SetupError> {
-        make_target(&self.target, self.folder).at("make a place for", &self.target)?;
+        make_target(&self.target, self.folder).map_err(at("make a place for", &self.target))?;
         let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_SYMLINKS;
-        move_mount(&self.mount, "", CWD, &self.target, flags).at("mount", &self.target)
+        move_mount(&self.mount, "", CWD, &self.target, flags).map_err(at("mount", &self.target))
     }
 }
 

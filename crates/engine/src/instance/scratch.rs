@@ -64,6 +64,9 @@ impl Scratch {
 
     /// Makes the whole tree but for the objects of the channels.
     pub(crate) fn build(&self, plan: &InstancePlan, manifests: &Path) -> io::Result<()> {
+        fs::create_dir_all(&self.root)?;
+        // Within the instance everybody may write to /tmp, on the machine nobody else.
+        fs::set_permissions(&self.root, Permissions::from_mode(0o700))?;
         for folder in FOLDERS {
             fs::create_dir_all(self.ml().join(folder))?;
         }

@@ -169,7 +169,11 @@ fn give(path: &Path) {
     std::os::unix::fs::lchown(path, Some(ORDINARY), Some(ORDINARY)).unwrap();
     if fs::symlink_metadata(path).unwrap().is_dir() {
         for entry in fs::read_dir(path).unwrap() {
-            give(&entry.unwrap().path());
+            let entry = entry.unwrap().path();
+            // A link to the program that cargo has built.
+            if !entry.ends_with("supervise") {
+                give(&entry);
+            }
         }
     }
 }

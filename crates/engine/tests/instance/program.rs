@@ -149,11 +149,16 @@ fn folders_without_entries_hand_back_nothing() {
 
 #[test]
 fn large_files_in_the_wrong_place_are_named() {
+    const LARGE: &str =
+        "/tmp/model.pt (9 MB), /opt/ml/output/weights.bin (5 MB), /opt/ml/input/data/train/out.npy (2 MB)";
     let script =
-        "truncate -s 5M /opt/ml/output/weights.bin; truncate -s 9M /tmp/model.pt; echo x > /tmp/small";
-    let told = Case::sh(users()[0], script).run();
+        "truncate -s 5M /opt/ml/output/weights.bin; truncate -s 9M /tmp/model.pt; echo x > /tmp/small
+        truncate -s 2M /opt/ml/input/data/train/out.npy";
+    let mut case = Case::sh(users()[0], script);
+    case.channel("train", &[("a", "a")]);
+    let told = case.run();
     let [warning] = told.warnings()[..] else { panic!("{told:?}") };
-    assert!(warning.contains("/tmp/model.pt (9 MB), /opt/ml/output/weights.bin (5 MB)"), "{warning}");
+    assert!(warning.contains(LARGE), "{warning}");
 }
 
 #[test]
@@ -180,4 +185,16 @@ fn a_merging_instance_without_a_file_has_failed_to_collect() {
     let mut case = Case::sh(users()[0], "true");
     case.plan.role = Role::Merge;
     assert!(matches!(case.run().outcome(), Outcome::CollectingFailed { .. }));
+}
+
+#[test]
+fn what_nobody_may_read_is_removed_all_the_same() {
+    for user in users() {
+        // The harness looks for what is left.
+        let script = "mkdir -p /tmp/a/b /opt/ml/code/c; echo x > /tmp/a/b/c; chmod 0 /tmp/a/b /tmp/a /opt/ml/code
+            rm /opt/ml/input/data/train/a; mkdir /opt/ml/input/data/train/a; chmod 0 /opt/ml/input/data/train/a";
+        let mut case = Case::sh(user, script);
+        case.channel("train", &[("a", "a")]);
+        case.run().completed();
+    }
 }

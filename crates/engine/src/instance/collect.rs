@@ -53,7 +53,7 @@ pub(crate) fn warn_of_loss(scene: &Scene<'_>, parts: &Parts, reports: &mut Repor
     if scene.plan.role == Role::Merge || parts.model.is_some() {
         return;
     }
-    let lost = large_files(scene.scratch, &scene.plan.channels);
+    let lost = large_files(scene.scratch);
     if !lost.is_empty() {
         reports.warn(format!(
             "/opt/ml/model is empty, but large files lie elsewhere and are not kept: {}",

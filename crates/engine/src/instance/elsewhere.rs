@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 
 use super::scratch::Scratch;
-use crate::plan::ChannelPlan;
 
 /// Smaller files are not worth a warning.
 const LARGE: u64 = 1 << 20;
@@ -18,14 +17,10 @@ const MOST_ENTRIES: usize = 100_000;
 
 /// Names the largest files below `/opt/ml` and `/tmp` that are lost when the instance ends, with
 /// their sizes.
-pub(crate) fn large_files(scratch: &Scratch, channels: &[ChannelPlan]) -> Vec<String> {
+pub(crate) fn large_files(scratch: &Scratch) -> Vec<String> {
     let mut search = Search { found: Vec::new(), entries: 0 };
     search.folder(&scratch.tmp(), Path::new("/tmp"));
     search.folder(&scratch.ml(), Path::new("/opt/ml"));
-    for channel in channels {
-        let written = scratch.changes(&channel.name).join("upper");
-        search.folder(&written, &Path::new("/opt/ml/input/data").join(&channel.name));
-    }
     search.found.sort_unstable_by(|one, other| other.cmp(one));
     let named = search.found.into_iter().take(NAMED);
     named.map(|(size, path)| format!("{} ({} MB)", path.display(), size / 1_000_000)).collect()

@@ -73,10 +73,10 @@ pub(crate) enum Mount {
         /// In the jail.
         target: PathBuf,
     },
-    /// A folder of the machine that can be changed without changing it.
+    /// Folders of the machine, laid over each other, that can be changed without changing them.
     Overlay {
-        /// On the machine; never changed.
-        lower: PathBuf,
+        /// On the machine, the uppermost first; never changed.
+        lower: Vec<PathBuf>,
         /// Where the changes go.
         upper: PathBuf,
         /// An empty folder on the file system of `upper`, for the kernel.

@@ -85,13 +85,51 @@ fn whatever_a_job_does_to_its_inputs_the_sources_stay_as_they_are() {
 }
 
 #[test]
+fn a_job_may_remove_its_channels_as_a_whole() {
+    for user in users() {
+        let mut case = Case::sh(
+            user,
+            "cd /opt/ml/input/data && rm -r * && ls -A && mkdir one && ls -A one && echo empty",
+        );
+        let one = case.channel("one", &[("a", "a"), ("b/c", "c")]);
+        let two = case.channel("two", &[("a", "a")]);
+        case.plan.channels[1].replicated = false;
+        case.channel("none", &[]);
+        assert_eq!(case.run().completed(), ["empty"]);
+        assert!(one.join("b/c").exists() && two.join("a").exists());
+    }
+}
+
+#[test]
+fn every_channel_has_its_own_objects() {
+    for user in users() {
+        let script =
+            "cd /opt/ml/input/data && find . -type f | sort | while read f; do echo $f $(cat $f); done";
+        let mut case = Case::sh(user, script);
+        for name in ["one", "two", "three"] {
+            case.channel(name, &[("a", name), ("b/c", name)]);
+        }
+        case.plan.channels[1].replicated = false;
+        let expected = [
+            "./one/a one",
+            "./one/b/c one",
+            "./three/a three",
+            "./three/b/c three",
+            "./two/a two",
+            "./two/b/c two",
+        ];
+        assert_eq!(case.run().completed(), expected);
+    }
+}
+
+#[test]
 fn instances_share_one_copy_of_a_replicated_channel_and_do_not_see_each_others_changes() {
     for user in users() {
         let mut case =
             Case::sh(user, "cat /opt/ml/input/data/train/a; echo changed > /opt/ml/input/data/train/a");
         case.channel("train", &[("a", "a\n")]);
         assert_eq!(case.run().completed(), ["a"]);
-        let base = case.folder.path().join("run/bases/all/complete/train/a");
+        let base = case.folder.path().join("run/bases/all/complete/train/train/a");
         let first = fs::metadata(&base).unwrap().ino();
         case.plan.host = "algo-2".to_owned();
         assert_eq!(case.run().completed(), ["a"]);

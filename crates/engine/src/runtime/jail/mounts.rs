@@ -79,14 +79,17 @@ impl Tree {
     }
 }
 
-/// A folder over which another one collects the changes.
-pub(super) fn overlay(lower: &Path, upper: &Path, work: &Path) -> io::Result<OwnedFd> {
+/// Folders over which another one collects the changes.
+pub(super) fn overlay(lower: &[impl AsRef<Path>], upper: &Path, work: &Path) -> io::Result<OwnedFd> {
     // By descriptor, because a colon or a comma in a path has a meaning in the options.
-    let lower = OpenFolder::open(lower)?;
+    let lower: Vec<_> =
+        lower.iter().map(|folder| OpenFolder::open(folder.as_ref())).collect::<io::Result<_>>()?;
+    let lower_paths: Vec<&str> = lower.iter().map(|folder| folder.path.as_str()).collect();
+    let lower_paths = lower_paths.join(":");
     let upper = OpenFolder::open(upper)?;
     let work = OpenFolder::open(work)?;
     let options = [
-        ("lowerdir", lower.path.as_str()),
+        ("lowerdir", lower_paths.as_str()),
         ("upperdir", upper.path.as_str()),
         ("workdir", work.path.as_str()),
         // Marks of the overlay in the name space of attributes that ordinary users may write.

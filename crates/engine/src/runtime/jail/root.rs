@@ -147,7 +147,7 @@ impl Machine {
         fs::create_dir(&work).map_err(at("make", &work))?;
         let mode = fs::metadata(path).map_err(at("look at", path))?.permissions().mode();
         fs::set_permissions(&upper, Permissions::from_mode(mode)).map_err(at("make", &upper))?;
-        match overlay(path, &upper, &work) {
+        match overlay(&[path], &upper, &work) {
             Ok(mount) => Tree::folder(mount, place).attach().map(|()| true),
             Err(_) => Ok(false),
         }

@@ -30,12 +30,12 @@ mod table;
 
 use std::path::Path;
 
-pub use error::{ArchivePlace, MergeError, PartError, SchemaDifference};
+pub use error::{ArchivePlace, MergeError, NpyFault, PartError, SchemaDifference};
 pub use format::Format;
 pub use options::{DEFAULT_MEMORY, MergeOptions, Order, Progress};
 pub use part::PartName;
 pub use report::{MergeReport, Skipped, Warning};
-pub use settings::{InvalidSetting, MergeSettings};
+pub use settings::MergeSettings;
 
 /// Joins the parts in `archive` into the one file `output`, whose ending decides the format.
 ///

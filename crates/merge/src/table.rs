@@ -57,6 +57,21 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// Refuses rows without columns, such as JSON objects without keys: they would be lost without a word.
+    fn check_columns(&self, to: Format) -> Result<(), MergeError> {
+        if !self.schema.fields().is_empty() {
+            return Ok(());
+        }
+        for part in self.parts {
+            for batch in self.open(part)? {
+                if batch?.num_rows() > 0 {
+                    return Err(MergeError::NoColumns { part: part.name.clone(), to });
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses columns of one name where they become keys.
     fn check_names(&self, to: Format) -> Result<(), MergeError> {
         let mut names: Vec<&str> = self.schema.fields().iter().map(|field| field.name().as_str()).collect();
@@ -79,6 +94,7 @@ pub(crate) fn join(
     order: &Order,
 ) -> Result<u64, MergeError> {
     let table = Table::read_schema(joining.parts, from)?;
+    table.check_columns(to)?;
     table.check_names(to)?;
     let mut writer = TableWriter::create(joining.scratch, &table.schema, to)?;
     let mut tally = Tally::new(joining);

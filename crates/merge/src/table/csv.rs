@@ -1,8 +1,8 @@
 //! CSV parts as tables: types are found by reading all parts, before any row is written.
 //!
 //! A column is `Int64` if every field is a whole number that an `i64` holds, `Float64` if every field is a number,
-//! else `Utf8`. Numbers that would lose digits (leading zeros, more digits than fit) stay text. An empty field is
-//! null.
+//! else `Utf8`. Whole numbers that would not come back as they are (leading zeros, a plus sign, beyond 64 bits) make the
+//! column text; in a column of fractions they are rounded to a float as all others are. An empty field is null.
 
 use std::sync::Arc;
 

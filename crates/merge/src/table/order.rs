@@ -22,9 +22,9 @@ use crate::report::NAMES_SHOWN;
 const BATCH_BYTES: usize = 8 << 20;
 
 /// Hands all rows to `write` as batches, by the column.
-pub(super) fn by_column(
-    joining: &Joining<'_>,
-    table: &Table<'_>,
+pub(super) fn by_column<'a>(
+    joining: &Joining<'a>,
+    table: &Table<'a>,
     column: &str,
     write: &mut dyn FnMut(RecordBatch) -> Result<(), MergeError>,
 ) -> Result<(), MergeError> {

@@ -87,12 +87,12 @@ pub enum MergeError {
         to: Format,
     },
     /// A column has a type that the output format can not hold.
-    #[error("column {column:?} of type {data_type} has no place in a {to} file")]
+    #[error("column {column:?} of type {column_type} has no place in a {to} file")]
     ColumnConversion {
         /// The column.
         column: String,
         /// Its type, as Arrow writes it.
-        data_type: String,
+        column_type: String,
         /// Format of the output.
         to: Format,
     },
@@ -119,12 +119,12 @@ pub enum MergeError {
         columns: Vec<String>,
     },
     /// The column to order by holds lists, objects or the like.
-    #[error("rows can not be ordered by column {column:?} of type {data_type}")]
+    #[error("rows can not be ordered by column {column:?} of type {column_type}")]
     NoOrder {
         /// The column asked for.
         column: String,
         /// Its type, as Arrow writes it.
-        data_type: String,
+        column_type: String,
     },
     /// The rows can not be sorted.
     #[error("the rows can not be brought into the order of column {column:?}")]

@@ -56,7 +56,7 @@ pub fn merge(
     let selection = select::Selection::new(options.glob.as_deref())?;
     let scratch = scratch::Scratch::beside(output)?;
     let mut taken = source::take_out(archive, &selection, &scratch, progress)?;
-    let from = select::common_format(archive, &selection, &taken)?;
+    let from = select::shared_format(archive, &selection, &taken)?;
     part::sort(&mut taken.parts);
     taken.report.note_same_paths(&taken.parts);
     let joining = join::Joining { parts: &taken.parts, scratch: &scratch, memory: options.memory, progress };

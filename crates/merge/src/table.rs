@@ -39,7 +39,7 @@ impl<'a> Table<'a> {
     /// Finds the columns: Parquet files say them, text is read through for its types.
     fn read_schema(parts: &'a [Part], from: Format) -> Result<Self, MergeError> {
         let schema = match from {
-            Format::Parquet => parquet::common_schema(parts)?,
+            Format::Parquet => parquet::shared_schema(parts)?,
             Format::Csv => csv::infer(parts)?,
             Format::Jsonl => jsonl::infer(parts)?,
             Format::Npy => return Err(MergeError::Conversion { from, to: Format::Parquet }),

@@ -93,13 +93,13 @@ impl Kind {
         }
     }
 
-    fn data_type(&self) -> DataType {
+    fn arrow_type(&self) -> DataType {
         match self {
             Self::Null | Self::Text => DataType::Utf8,
             Self::Bool => DataType::Boolean,
             Self::Int => DataType::Int64,
             Self::Float => DataType::Float64,
-            Self::List(item) => DataType::new_list(item.data_type(), true),
+            Self::List(item) => DataType::new_list(item.arrow_type(), true),
             Self::Object(keys) => DataType::Struct(fields(keys)),
         }
     }
@@ -120,7 +120,7 @@ fn admit_all(keys: &mut Keys, object: &Map<String, Value>) -> Result<(), Clash> 
 }
 
 fn fields(keys: &Keys) -> Fields {
-    keys.iter().map(|(name, kind)| Field::new(name, kind.data_type(), true)).collect()
+    keys.iter().map(|(name, kind)| Field::new(name, kind.arrow_type(), true)).collect()
 }
 
 /// Finds names and types of the columns.

@@ -49,13 +49,13 @@ impl<'a> CsvPart<'a> {
 }
 
 /// The header that all parts share, and the part that has it first; `None` if all parts are empty.
-pub(crate) fn common_header(parts: &[Part]) -> Result<Option<(ByteRecord, &Part)>, MergeError> {
-    let mut common: Option<(ByteRecord, &Part)> = None;
+pub(crate) fn shared_header(parts: &[Part]) -> Result<Option<(ByteRecord, &Part)>, MergeError> {
+    let mut shared: Option<(ByteRecord, &Part)> = None;
     for part in parts {
         let header = CsvPart::open(part)?.header;
-        match &common {
+        match &shared {
             _ if header.is_empty() => {}
-            None => common = Some((header, part)),
+            None => shared = Some((header, part)),
             Some((expected, first)) if *expected != header => {
                 return Err(part.fault(PartError::Header {
                     first: first.name.clone(),
@@ -66,7 +66,7 @@ pub(crate) fn common_header(parts: &[Part]) -> Result<Option<(ByteRecord, &Part)
             Some(_) => {}
         }
     }
-    Ok(common)
+    Ok(shared)
 }
 
 /// A header's names as text.

@@ -87,12 +87,20 @@ pub enum MergeError {
         to: Format,
     },
     /// A column has a type that the output format can not hold.
-    #[error("column {column:?} of type {data_type} has no place in a {to} file")]
+    #[error("column {column:?} of type {column_type} has no place in a {to} file")]
     ColumnConversion {
         /// The column.
         column: String,
         /// Its type, as Arrow writes it.
-        data_type: String,
+        column_type: String,
+        /// Format of the output.
+        to: Format,
+    },
+    /// There are rows, but no part has a column.
+    #[error("the rows of {part} have no columns, and a {to} file can not hold such rows")]
+    NoColumns {
+        /// The first part with rows.
+        part: PartName,
         /// Format of the output.
         to: Format,
     },
@@ -111,12 +119,12 @@ pub enum MergeError {
         columns: Vec<String>,
     },
     /// The column to order by holds lists, objects or the like.
-    #[error("rows can not be ordered by column {column:?} of type {data_type}")]
+    #[error("rows can not be ordered by column {column:?} of type {column_type}")]
     NoOrder {
         /// The column asked for.
         column: String,
         /// Its type, as Arrow writes it.
-        data_type: String,
+        column_type: String,
     },
     /// The rows can not be sorted.
     #[error("the rows can not be brought into the order of column {column:?}")]
@@ -246,11 +254,8 @@ pub enum PartError {
         difference: SchemaDifference,
     },
     /// Not a NumPy array, or a kind that has no rows to join.
-    #[error("{reason}")]
-    Npy {
-        /// What is wrong, as a clause with its subject.
-        reason: &'static str,
-    },
+    #[error(transparent)]
+    Npy(#[from] NpyFault),
     /// The array's length on disk is not what its header says.
     #[error("its header promises {promised} bytes of values, but {found} follow")]
     NpyLength {
@@ -269,6 +274,44 @@ pub enum PartError {
         /// Type and shape found.
         found: String,
     },
+}
+
+/// Why a `.npy` part can not be joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NpyFault {
+    /// The magic bytes are missing.
+    #[error("it is not a NumPy array")]
+    NotNumPy,
+    /// A version that is not known.
+    #[error("its .npy version is none of 1, 2 and 3")]
+    Version,
+    /// The header claims a length that none has.
+    #[error("its header is longer than 1 MiB")]
+    LongHeader,
+    /// The file is shorter than its header.
+    #[error("it ends within its header")]
+    CutOff,
+    /// The header is not the dict that NumPy writes.
+    #[error("its header is not that of a NumPy array")]
+    Malformed,
+    /// A structured type.
+    #[error("its values are records, which can not be joined")]
+    Records,
+    /// An array without axes.
+    #[error("it is a single value without rows")]
+    Scalar,
+    /// Column-major order.
+    #[error("it is stored in Fortran order: save numpy.ascontiguousarray of it")]
+    Fortran,
+    /// A type whose size is not known.
+    #[error("its values are of a type that has no fixed size")]
+    UnknownType,
+    /// Pickled objects.
+    #[error("its values are Python objects, which are not read")]
+    Objects,
+    /// The rows of all parts can not be counted.
+    #[error("the rows of all parts are more than can be counted")]
+    TooManyRows,
 }
 
 /// The first difference between the columns of two parts.
@@ -345,5 +388,19 @@ fn held_text(held: &Skipped) -> String {
             format!("it holds {} and {} more", held.first.join(", "), count - held.first.len() as u64)
         }
         _ => format!("it holds {}", held.first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_apart_from_other_reasons() {
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
+            assert!(matches!(unwritable("out.csv", kind.into()), MergeError::DiskFull { .. }));
+        }
+        let denied = unwritable("out.csv", io::ErrorKind::PermissionDenied.into());
+        assert_eq!(denied.to_string(), "out.csv can not be written");
     }
 }

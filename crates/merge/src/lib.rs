@@ -30,12 +30,12 @@ mod table;
 
 use std::path::Path;
 
-pub use error::{ArchivePlace, MergeError, PartError, SchemaDifference};
+pub use error::{ArchivePlace, MergeError, NpyFault, PartError, SchemaDifference};
 pub use format::Format;
 pub use options::{DEFAULT_MEMORY, MergeOptions, Order, Progress};
 pub use part::PartName;
 pub use report::{MergeReport, Skipped, Warning};
-pub use settings::{InvalidSetting, MergeSettings};
+pub use settings::MergeSettings;
 
 /// Joins the parts in `archive` into the one file `output`, whose ending decides the format.
 ///
@@ -56,7 +56,7 @@ pub fn merge(
     let selection = select::Selection::new(options.glob.as_deref())?;
     let scratch = scratch::Scratch::beside(output)?;
     let mut taken = source::take_out(archive, &selection, &scratch, progress)?;
-    let from = select::common_format(archive, &selection, &taken)?;
+    let from = select::shared_format(archive, &selection, &taken)?;
     part::sort(&mut taken.parts);
     taken.report.note_same_paths(&taken.parts);
     let joining = join::Joining { parts: &taken.parts, scratch: &scratch, memory: options.memory, progress };

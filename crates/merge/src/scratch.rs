@@ -12,6 +12,8 @@ use fs_err as fs;
 use crate::error::{MergeError, unwritable};
 
 const BUFFER: usize = 256 << 10;
+/// How the folder's name begins.
+pub(crate) const PREFIX: &str = ".trainyard-merge-";
 
 /// The hidden folder of one merge.
 #[derive(Debug)]
@@ -31,7 +33,7 @@ impl Scratch {
             _ => Path::new("."),
         };
         let folder = tempfile::Builder::new()
-            .prefix(".trainyard-merge-")
+            .prefix(PREFIX)
             .tempdir_in(parent)
             .map_err(|source| unwritable(output, source))?;
         Ok(Self { folder, output: output.to_path_buf() })
@@ -58,11 +60,11 @@ impl Scratch {
     }
 
     /// Shows the finished result under its name and returns its size.
+    ///
+    /// The file is not forced to the disk: after a power cut the archive is still there to merge again.
     pub(crate) fn publish(&self) -> Result<u64, MergeError> {
         let finish = || {
-            let file = fs::File::open(self.unfinished())?;
-            file.sync_all()?;
-            let bytes = file.metadata()?.len();
+            let bytes = fs::metadata(self.unfinished())?.len();
             fs::rename(self.unfinished(), &self.output)?;
             Ok(bytes)
         };

@@ -40,7 +40,7 @@ impl Selection {
 }
 
 /// The one format of all parts; that there is none, or more than one, is an error.
-pub(crate) fn common_format(
+pub(crate) fn shared_format(
     archive: &Path,
     selection: &Selection,
     taken: &Taken,

@@ -22,32 +22,6 @@ pub struct MergeSettings {
     pub order_by: Option<String>,
 }
 
-/// Why a setting is refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidSetting {
-    /// The output is not a bare file name.
-    #[error("Output {output:?} must be a bare file name such as \"result.parquet\", without folders")]
-    OutputPath {
-        /// The name as given.
-        output: String,
-    },
-    /// The output's ending is not that of a format.
-    #[error("Output {output:?} must end in .parquet, .csv, .jsonl or .npy")]
-    OutputFormat {
-        /// The name as given.
-        output: String,
-    },
-    /// The pattern is no pattern.
-    #[error("Glob {glob:?} is not a pattern such as \"part-*.parquet\"")]
-    Glob {
-        /// The pattern as given.
-        glob: String,
-    },
-    /// The column to order by has no name.
-    #[error("OrderBy must name a column; leave it out to order by host")]
-    OrderBy,
-}
-
 impl MergeSettings {
     /// The settings as options of [`crate::merge`].
     pub fn options(&self) -> MergeOptions {
@@ -84,6 +58,32 @@ fn checked_output(output: String) -> Result<String, InvalidSetting> {
         return Err(InvalidSetting::OutputFormat { output });
     }
     Ok(output)
+}
+
+/// Why a setting is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum InvalidSetting {
+    /// The output is not a bare file name.
+    #[error("Output {output:?} must be a bare file name such as \"result.parquet\", without folders")]
+    OutputPath {
+        /// The name as given.
+        output: String,
+    },
+    /// The output's ending is not that of a format.
+    #[error("Output {output:?} must end in .parquet, .csv, .jsonl or .npy")]
+    OutputFormat {
+        /// The name as given.
+        output: String,
+    },
+    /// The pattern is no pattern.
+    #[error("Glob {glob:?} is not a pattern such as \"part-*.parquet\"")]
+    Glob {
+        /// The pattern as given.
+        glob: String,
+    },
+    /// The column to order by has no name.
+    #[error("OrderBy must name a column; leave it out to order by host")]
+    OrderBy,
 }
 
 #[cfg(test)]

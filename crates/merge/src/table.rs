@@ -39,7 +39,7 @@ impl<'a> Table<'a> {
     /// Finds the columns: Parquet files say them, text is read through for its types.
     fn read_schema(parts: &'a [Part], from: Format) -> Result<Self, MergeError> {
         let schema = match from {
-            Format::Parquet => parquet::common_schema(parts)?,
+            Format::Parquet => parquet::shared_schema(parts)?,
             Format::Csv => csv::infer(parts)?,
             Format::Jsonl => jsonl::infer(parts)?,
             Format::Npy => return Err(MergeError::Conversion { from, to: Format::Parquet }),
@@ -55,6 +55,21 @@ impl<'a> Table<'a> {
             Format::Csv => csv::open(part, schema),
             Format::Jsonl | Format::Npy => jsonl::open(part, schema),
         }
+    }
+
+    /// Refuses rows without columns, such as JSON objects without keys: they would be lost without a word.
+    fn check_columns(&self, to: Format) -> Result<(), MergeError> {
+        if !self.schema.fields().is_empty() {
+            return Ok(());
+        }
+        for part in self.parts {
+            for batch in self.open(part)? {
+                if batch?.num_rows() > 0 {
+                    return Err(MergeError::NoColumns { part: part.name.clone(), to });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Refuses columns of one name where they become keys.
@@ -79,6 +94,7 @@ pub(crate) fn join(
     order: &Order,
 ) -> Result<u64, MergeError> {
     let table = Table::read_schema(joining.parts, from)?;
+    table.check_columns(to)?;
     table.check_names(to)?;
     let mut writer = TableWriter::create(joining.scratch, &table.schema, to)?;
     let mut tally = Tally::new(joining);

@@ -3,7 +3,7 @@
 use csv::ByteRecord;
 
 use super::{Joining, Tally};
-use crate::csv_part::{CsvPart, common_header, names};
+use crate::csv_part::{CsvPart, names, shared_header};
 use crate::error::MergeError;
 use crate::number::Number;
 use crate::options::Order;
@@ -16,7 +16,7 @@ pub(super) fn join(joining: &Joining<'_>, order: &Order) -> Result<u64, MergeErr
     let mut writing = joining.scratch.result()?;
     let mut tally = Tally::new(joining);
     // Without any header there are no rows either.
-    if let Some((header, _)) = common_header(joining.parts)? {
+    if let Some((header, _)) = shared_header(joining.parts)? {
         let mut encoder = Encoder::default();
         writing.put(encoder.encode(&header))?;
         match order {

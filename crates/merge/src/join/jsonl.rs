@@ -49,7 +49,7 @@ fn rows<'a>(part: &'a Part, column: &'a str, want: Want) -> Result<Rows<'a>, Mer
             let value = lines.value_at(Some(column))?;
             let key = key_of(value.as_ref()).ok_or_else(|| MergeError::NoOrder {
                 column: column.to_owned(),
-                data_type: if value.is_some_and(|value| value.is_array()) { "array" } else { "object" }
+                column_type: if value.is_some_and(|value| value.is_array()) { "array" } else { "object" }
                     .to_owned(),
             })?;
             body.clear();

@@ -12,7 +12,7 @@ use fs_err as fs;
 
 use self::header::Header;
 use super::{Joining, Tally};
-use crate::error::{MergeError, PartError};
+use crate::error::{MergeError, NpyFault, PartError};
 use crate::part::Part;
 use crate::scratch::Writing;
 
@@ -32,9 +32,8 @@ pub(super) fn join(joining: &Joining<'_>) -> Result<u64, MergeError> {
                     found: header.rows_text(),
                 }));
             }
-            whole.rows = whole.rows.checked_add(header.rows).ok_or_else(|| {
-                part.fault(PartError::Npy { reason: "the rows of all parts are more than can be counted" })
-            })?;
+            whole.rows =
+                whole.rows.checked_add(header.rows).ok_or_else(|| part.fault(NpyFault::TooManyRows))?;
         }
         writing.put(&whole.encode())?;
     }

@@ -9,6 +9,7 @@ use super::Taken;
 use crate::error::MergeError;
 use crate::options::Progress;
 use crate::part::Part;
+use crate::scratch;
 use crate::select::Selection;
 
 /// Finds the parts under `folder`; an earlier result at `output` is not one of them.
@@ -50,7 +51,10 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
             if entry.file_type()?.is_dir() {
-                folders.push(entry.path());
+                // A merge that was killed may have left its folder here.
+                if !entry.file_name().as_encoded_bytes().starts_with(scratch::PREFIX.as_bytes()) {
+                    folders.push(entry.path());
+                }
             } else {
                 files.push(entry.path());
             }

@@ -1,8 +1,8 @@
 //! CSV parts as tables: types are found by reading all parts, before any row is written.
 //!
 //! A column is `Int64` if every field is a whole number that an `i64` holds, `Float64` if every field is a number,
-//! else `Utf8`. Numbers that would lose digits (leading zeros, more digits than fit) stay text. An empty field is
-//! null.
+//! else `Utf8`. Whole numbers that would not come back as they are (leading zeros, a plus sign, beyond 64 bits) make the
+//! column text; in a column of fractions they are rounded to a float as all others are. An empty field is null.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use csv::ByteRecord;
 
 use super::{BATCH_ROWS, Batches, MOST_COLUMNS};
-use crate::csv_part::{CsvPart, common_header, names};
+use crate::csv_part::{CsvPart, names, shared_header};
 use crate::error::{MergeError, PartError};
 use crate::number::Number;
 use crate::part::Part;
@@ -41,7 +41,7 @@ impl Kind {
         }
     }
 
-    fn data_type(self) -> DataType {
+    fn arrow_type(self) -> DataType {
         match self {
             Self::Int => DataType::Int64,
             Self::Float => DataType::Float64,
@@ -66,7 +66,7 @@ fn is_digits(field: &[u8]) -> bool {
 
 /// Finds names and types of the columns.
 pub(super) fn infer(parts: &[Part]) -> Result<Schema, MergeError> {
-    let Some((header, first)) = common_header(parts)? else { return Ok(Schema::empty()) };
+    let Some((header, first)) = shared_header(parts)? else { return Ok(Schema::empty()) };
     if std::str::from_utf8(header.as_slice()).is_err() {
         return Err(first.fault(PartError::NotUtf8 { line: 1 }));
     }
@@ -86,7 +86,7 @@ pub(super) fn infer(parts: &[Part]) -> Result<Schema, MergeError> {
         }
     }
     let fields = names(&header).into_iter().zip(kinds);
-    Ok(Schema::new(fields.map(|(name, kind)| Field::new(name, kind.data_type(), true)).collect::<Vec<_>>()))
+    Ok(Schema::new(fields.map(|(name, kind)| Field::new(name, kind.arrow_type(), true)).collect::<Vec<_>>()))
 }
 
 /// Opens a part for its rows.

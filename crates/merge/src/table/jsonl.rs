@@ -1,12 +1,14 @@
 //! JSONL parts as tables: types are found by reading all parts, before any row is written.
 //!
 //! Columns come in the order in which their keys are first seen. Whole numbers that an `i64` holds are `Int64`,
-//! mixed with others `Float64`; scalars of several kinds, and numbers that would lose digits, become text. Arrays are
+//! mixed with others `Float64`; scalars of several kinds, and whole numbers beyond an `i64`, become text. Arrays are
 //! lists, objects are structs, and neither mixes with anything else.
 
+use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::json::ReaderBuilder;
+use arrow::json::reader::Decoder;
 use serde_json::{Map, Value};
 
 use super::{BATCH_ROWS, Batches, MOST_COLUMNS};
@@ -91,13 +93,13 @@ impl Kind {
         }
     }
 
-    fn data_type(&self) -> DataType {
+    fn arrow_type(&self) -> DataType {
         match self {
             Self::Null | Self::Text => DataType::Utf8,
             Self::Bool => DataType::Boolean,
             Self::Int => DataType::Int64,
             Self::Float => DataType::Float64,
-            Self::List(item) => DataType::new_list(item.data_type(), true),
+            Self::List(item) => DataType::new_list(item.arrow_type(), true),
             Self::Object(keys) => DataType::Struct(fields(keys)),
         }
     }
@@ -118,7 +120,7 @@ fn admit_all(keys: &mut Keys, object: &Map<String, Value>) -> Result<(), Clash> 
 }
 
 fn fields(keys: &Keys) -> Fields {
-    keys.iter().map(|(name, kind)| Field::new(name, kind.data_type(), true)).collect()
+    keys.iter().map(|(name, kind)| Field::new(name, kind.arrow_type(), true)).collect()
 }
 
 /// Finds names and types of the columns.
@@ -145,32 +147,39 @@ pub(super) fn infer(parts: &[Part]) -> Result<Schema, MergeError> {
 /// Opens a part for its rows.
 pub(super) fn open(part: &Part, schema: SchemaRef) -> Result<Batches<'_>, MergeError> {
     let mut lines = JsonLines::open(part)?;
-    let builder = ReaderBuilder::new(schema).with_batch_size(BATCH_ROWS).with_coerce_primitive(true);
+    let builder = ReaderBuilder::new(SchemaRef::clone(&schema));
+    let builder = builder.with_batch_size(BATCH_ROWS).with_coerce_primitive(true);
     let mut decoder = builder.build_decoder().map_err(|source| part.fault(source))?;
-    Ok(Box::new(std::iter::from_fn(move || {
-        let (mut rows, mut bytes) = (0, 0);
-        loop {
-            if rows == BATCH_ROWS || bytes > BATCH_BYTES {
-                break;
-            }
-            match lines.next() {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => return Some(Err(error)),
-            }
-            let text = lines.text();
-            if let Err(source) = decode(&mut decoder, text) {
-                return Some(Err(part.fault(source)));
-            }
-            rows += 1;
-            bytes += text.len();
+    Ok(Box::new(std::iter::from_fn(move || next_batch(part, &mut lines, &mut decoder, &schema).transpose())))
+}
+
+fn next_batch(
+    part: &Part,
+    lines: &mut JsonLines<'_>,
+    decoder: &mut Decoder,
+    schema: &SchemaRef,
+) -> Result<Option<RecordBatch>, MergeError> {
+    let (mut rows, mut bytes) = (0, 0);
+    while rows < BATCH_ROWS && bytes < BATCH_BYTES && lines.next()? {
+        let text = lines.text();
+        decode(decoder, text).map_err(|source| part.fault(source))?;
+        rows += 1;
+        bytes += text.len();
+    }
+    let batch = match rows {
+        0 => Ok(None),
+        // The decoder forgets how many objects without keys there were.
+        _ if schema.fields().is_empty() => {
+            let count = RecordBatchOptions::new().with_row_count(Some(rows));
+            RecordBatch::try_new_with_options(SchemaRef::clone(schema), Vec::new(), &count).map(Some)
         }
-        decoder.flush().map_err(|source| part.fault(source)).transpose()
-    })))
+        _ => decoder.flush(),
+    };
+    batch.map_err(|source| part.fault(source))
 }
 
 /// Feeds one line.
-fn decode(decoder: &mut arrow::json::reader::Decoder, line: &str) -> Result<(), ArrowError> {
+fn decode(decoder: &mut Decoder, line: &str) -> Result<(), ArrowError> {
     decoder.decode(line.as_bytes())?;
     decoder.decode(b"\n").map(drop)
 }

@@ -22,9 +22,9 @@ use crate::report::NAMES_SHOWN;
 const BATCH_BYTES: usize = 8 << 20;
 
 /// Hands all rows to `write` as batches, by the column.
-pub(super) fn by_column(
-    joining: &Joining<'_>,
-    table: &Table<'_>,
+pub(super) fn by_column<'a>(
+    joining: &Joining<'a>,
+    table: &Table<'a>,
     column: &str,
     write: &mut dyn FnMut(RecordBatch) -> Result<(), MergeError>,
 ) -> Result<(), MergeError> {
@@ -74,7 +74,7 @@ fn body_converter(schema: &SchemaRef) -> Result<RowConverter, ArrowError> {
 struct KeyColumn {
     name: String,
     at: usize,
-    data_type: DataType,
+    column_type: DataType,
 }
 
 impl KeyColumn {
@@ -84,17 +84,21 @@ impl KeyColumn {
                 schema.fields().iter().map(|field| field.name().clone()).take(NAMES_SHOWN).collect();
             return Err(MergeError::NoColumn { column: column.to_owned(), columns });
         };
-        let data_type = field.data_type().clone();
-        if data_type.is_nested() {
-            return Err(MergeError::NoOrder { column: column.to_owned(), data_type: data_type.to_string() });
+        let column_type = field.data_type().clone();
+        if column_type.is_nested() {
+            return Err(MergeError::NoOrder {
+                column: column.to_owned(),
+                column_type: column_type.to_string(),
+            });
         }
-        Ok(Self { name: column.to_owned(), at, data_type })
+        Ok(Self { name: column.to_owned(), at, column_type })
     }
 
     /// Ascending, nulls last.
     fn sort_field(&self) -> SortField {
-        let data_type = if self.data_type.is_floating() { DataType::Float64 } else { self.data_type.clone() };
-        SortField::new_with_options(data_type, SortOptions { descending: false, nulls_first: false })
+        let column_type =
+            if self.column_type.is_floating() { DataType::Float64 } else { self.column_type.clone() };
+        SortField::new_with_options(column_type, SortOptions { descending: false, nulls_first: false })
     }
 
     fn fault(&self, source: ArrowError) -> MergeError {

@@ -17,11 +17,11 @@ use crate::part::Part;
 type Reader = ParquetRecordBatchReaderBuilder<std::fs::File>;
 
 /// The columns that all parts share.
-pub(super) fn common_schema(parts: &[Part]) -> Result<Schema, MergeError> {
-    let mut common: Option<(Schema, &Part)> = None;
+pub(super) fn shared_schema(parts: &[Part]) -> Result<Schema, MergeError> {
+    let mut shared: Option<(Schema, &Part)> = None;
     for part in parts {
         let found = plain(reader(part)?.schema());
-        common = Some(match common {
+        shared = Some(match shared {
             None => (found, part),
             Some((expected, first)) => {
                 let widened = widen(&expected, &found).map_err(|difference| {
@@ -31,7 +31,7 @@ pub(super) fn common_schema(parts: &[Part]) -> Result<Schema, MergeError> {
             }
         });
     }
-    Ok(common.map_or_else(Schema::empty, |(schema, _)| schema))
+    Ok(shared.map_or_else(Schema::empty, |(schema, _)| schema))
 }
 
 /// Opens a part for its rows.

@@ -148,7 +148,7 @@ fn check_types(schema: &SchemaRef, to: Format) -> Result<(), MergeError> {
         None => Ok(()),
         Some(field) => Err(MergeError::ColumnConversion {
             column: field.name().clone(),
-            data_type: field.data_type().to_string(),
+            column_type: field.data_type().to_string(),
             to,
         }),
     }

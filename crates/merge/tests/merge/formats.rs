@@ -253,3 +253,27 @@ fn an_output_that_was_there_is_replaced() {
     fs::write(place.path().join("all.csv"), "old").unwrap();
     assert_eq!(place.merge("all.csv", &by_host()).unwrap(), b"x\n1\n");
 }
+
+#[test]
+fn rows_without_columns_are_not_lost_in_silence() {
+    let place = parts(&[b"\n".to_vec(), b"{}\n{}".to_vec()], "jsonl");
+    assert_eq!(place.report("all.jsonl", &by_host()).unwrap().rows, 2);
+    assert!(place.error("all.jsonl", &by("v")).contains("no column \"v\""));
+    for (output, options) in [("all.parquet", by_host()), ("all.csv", by("v"))] {
+        let error = place.error(output, &options);
+        assert!(error.contains("the rows of part-algo-2.jsonl have no columns"), "{error}");
+    }
+    let place = parts(&[b"\n".to_vec()], "jsonl");
+    assert_eq!(place.report("all.parquet", &by("v")).unwrap().rows, 0);
+}
+
+#[test]
+fn json_has_null_where_a_float_is_no_number() {
+    let values: Arc<dyn Array> = Arc::new(Float32Array::from(vec![f32::NAN, f32::INFINITY, 0.1]));
+    let place = parts(&[parquet(&RecordBatch::try_from_iter([("v", values)]).unwrap(), 10)], "parquet");
+    assert_eq!(
+        text(place.merge("all.jsonl", &by_host()).unwrap()),
+        "{\"v\":null}\n{\"v\":null}\n{\"v\":0.1}\n"
+    );
+    assert_eq!(text(place.merge("all.csv", &by_host()).unwrap()), "v\nNaN\ninf\n0.1\n");
+}

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use crate::error::PartError;
+use crate::error::{NpyFault, PartError};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// Values begin at a multiple of this.
@@ -30,35 +30,34 @@ impl Header {
         let mut start = [0; 8];
         reader.read_exact(&mut start).map_err(cut_off)?;
         if !start.starts_with(MAGIC) {
-            return Err(refused("it is not a NumPy array"));
+            return Err(NpyFault::NotNumPy.into());
         }
         let (length, length_bytes) = match start[6] {
             1 => (u32::from(u16::from_le_bytes(read_array(reader)?)), 2),
             2 | 3 => (u32::from_le_bytes(read_array(reader)?), 4),
-            _ => return Err(refused("its .npy version is none of 1, 2 and 3")),
+            _ => return Err(NpyFault::Version.into()),
         };
         if length > LONGEST {
-            return Err(refused("its header is longer than 1 MiB"));
+            return Err(NpyFault::LongHeader.into());
         }
         let mut text = Vec::new();
         reader.take(u64::from(length)).read_to_end(&mut text)?;
         if text.len() as u64 != u64::from(length) {
-            return Err(refused("it ends within its header"));
+            return Err(NpyFault::CutOff.into());
         }
-        let text = std::str::from_utf8(&text).map_err(|_| refused("its header is not text"))?;
+        let text = std::str::from_utf8(&text).map_err(|_| NpyFault::Malformed)?;
         Ok((Self::parse(text)?, 8 + length_bytes + u64::from(length)))
     }
 
     fn parse(text: &str) -> Result<Self, PartError> {
-        let Dict { descr, fortran_order, shape } =
-            Dict::parse(text).ok_or_else(|| refused("its header is not that of a NumPy array"))?;
-        let descr = descr.ok_or_else(|| refused("its values are records, which can not be joined"))?;
+        let Dict { descr, fortran_order, shape } = Dict::parse(text).ok_or(NpyFault::Malformed)?;
+        let descr = descr.ok_or(NpyFault::Records)?;
         let item_bytes = item_bytes(&descr)?;
         let Some((&rows, row_shape)) = shape.split_first() else {
-            return Err(refused("it is a single value without rows"));
+            return Err(NpyFault::Scalar.into());
         };
         if fortran_order && !row_shape.is_empty() {
-            return Err(refused("it is stored in Fortran order: save numpy.ascontiguousarray of it"));
+            return Err(NpyFault::Fortran.into());
         }
         Ok(Self { descr, item_bytes, rows, row_shape: row_shape.to_vec() })
     }
@@ -116,14 +115,14 @@ impl Header {
 
 /// Bytes of one value of a plain type such as `<f8`, `|b1`, `<U10` or `<M8[ns]`.
 fn item_bytes(descr: &str) -> Result<u64, PartError> {
-    let unknown = || refused("its values are of a type that has no fixed size");
+    let unknown = || NpyFault::UnknownType.into();
     let rest = descr.strip_prefix(['<', '>', '|', '=']).unwrap_or(descr);
     let mut chars = rest.chars();
     let kind = chars.next().ok_or_else(unknown)?;
     let digits = chars.as_str().split('[').next().unwrap_or_default();
     let count: u64 = digits.parse().map_err(|_| unknown())?;
     match kind {
-        'O' => Err(refused("its values are Python objects, which are not read")),
+        'O' => Err(NpyFault::Objects.into()),
         'U' => count.checked_mul(4).ok_or_else(unknown),
         'b' | 'i' | 'u' | 'f' | 'c' | 'S' | 'V' | 'M' | 'm' | '?' => Ok(count),
         _ => Err(unknown()),
@@ -217,13 +216,9 @@ fn read_array<const N: usize>(reader: &mut impl Read) -> Result<[u8; N], PartErr
 
 fn cut_off(source: io::Error) -> PartError {
     match source.kind() {
-        io::ErrorKind::UnexpectedEof => refused("it ends within its header"),
+        io::ErrorKind::UnexpectedEof => NpyFault::CutOff.into(),
         _ => PartError::Read(source),
     }
-}
-
-fn refused(reason: &'static str) -> PartError {
-    PartError::Npy { reason }
 }
 
 #[cfg(test)]

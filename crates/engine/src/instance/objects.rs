@@ -214,3 +214,63 @@ fn unwritable(object: &ObjectPlan, path: &Path, source: io::Error) -> ObjectErro
         _ => ObjectError::Unwritable { path: path.to_owned(), source },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn no_path_leads_out_of_the_folder(relative in "[a./]{0,12}") {
+            if let Ok(path) = inside(&relative) {
+                let mut depth = 0;
+                for component in path.components() {
+                    prop_assert!(matches!(component, Component::Normal(_)));
+                    depth += 1;
+                }
+                prop_assert!(depth > 0);
+            } else {
+                let odd = relative.is_empty()
+                    || relative.starts_with(['/', '.'])
+                    || relative.ends_with('/')
+                    || relative.split('/').any(|part| part == "..");
+                prop_assert!(odd, "{:?} was refused", relative);
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_put_is_counted_and_equal_with_and_without_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("source");
+        fs::write(&source, "12345").unwrap();
+        let object = ObjectPlan { source, relative: "a/b".to_owned(), size: 5 };
+        for (name, links) in [("linked", Links::Allowed), ("copied", Links::Never)] {
+            let target = folder.path().join(name);
+            fs::create_dir(&target).unwrap();
+            let progress = Progress::default();
+            put_all(&target, std::slice::from_ref(&object), links, &progress).unwrap();
+            assert_eq!(fs::read_to_string(target.join("a/b")).unwrap(), "12345");
+            assert_eq!(progress.objects.load(Ordering::Relaxed), 1);
+            assert_eq!(progress.bytes.load(Ordering::Relaxed), 5);
+        }
+        fs::write(folder.path().join("copied/a/b"), "changed").unwrap();
+        assert_eq!(fs::read_to_string(folder.path().join("source")).unwrap(), "12345");
+    }
+
+    #[test]
+    fn a_cancelled_staging_ends_at_the_next_object() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("source");
+        fs::write(&source, "1").unwrap();
+        let object =
+            |relative: &str| ObjectPlan { source: source.clone(), relative: relative.into(), size: 1 };
+        let progress = Progress::default();
+        progress.cancelled.store(true, Ordering::Relaxed);
+        let put = put_all(folder.path(), &[object("a"), object("b")], Links::Allowed, &progress);
+        assert!(matches!(put, Err(ObjectError::Cancelled)));
+        assert!(!folder.path().join("b").exists());
+    }
+}

@@ -68,6 +68,20 @@ fn what_is_written_elsewhere_is_forgotten() {
 }
 
 #[test]
+fn what_is_removed_elsewhere_is_still_there_afterwards() {
+    // Only root may remove the file that this test makes.
+    if !rustix::process::getuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir_in("/usr/local").unwrap();
+    fs::write(folder.path().join("file"), "content").unwrap();
+    let path = folder.path().display();
+    let told = Case::sh(users()[0], &format!("rm -r {path} && ls {path} || echo gone")).run();
+    assert_eq!(told.completed(), ["gone"]);
+    assert_eq!(fs::read_to_string(folder.path().join("file")).unwrap(), "content");
+}
+
+#[test]
 fn without_overlays_what_is_written_elsewhere_is_refused() {
     for user in users() {
         let script = "for f in /usr /etc /var; do touch $f/trainyard-test || echo refused; done

@@ -66,6 +66,10 @@ pub fn supervise(
     self_program: &Path,
     shield: Shield,
 ) -> Result<(), SuperviseError> {
+    // Processes of the instance start elsewhere.
+    let absolute = |path: &Path| std::path::absolute(path).map_err(SuperviseError::Start);
+    let (directory, self_program) =
+        (&InstanceDirectory::open(&absolute(directory.root())?), &absolute(self_program)?);
     // Who leads a session or a group already can stay where it is.
     let _ = setsid();
     umask(Mode::from_raw_mode(0o022));
@@ -76,10 +80,12 @@ pub fn supervise(
     let (outcome, parts) = runtime
         .block_on(carry_out(directory, self_program, shield, &mut reports))
         .unwrap_or_else(|broken| (Outcome::Broken { explanation: chain(&broken) }, Parts::default()));
-    // A thread may still wait for the lock of a base.
-    runtime.shutdown_background();
     clean_up(directory, &scratch, &mut reports);
-    reports.end(outcome, parts).map_err(SuperviseError::Reports)
+    let told = reports.end(outcome, parts).map_err(SuperviseError::Reports);
+    // Last, for it takes the kernel many milliseconds to forget what it watched for the runtime. A
+    // thread may still wait for the lock of a base and is not waited for.
+    runtime.shutdown_background();
+    told
 }
 
 /// The machine could not give the instance its place.

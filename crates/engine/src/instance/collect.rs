@@ -71,6 +71,9 @@ struct Packing<'a, 'b> {
 impl Packing<'_, '_> {
     async fn part(&mut self, path: &'static str, part: PathBuf) -> Result<Option<Part>, CollectError> {
         let folder = self.folder(path)?;
+        if fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_none()) {
+            return Ok(None);
+        }
         let options = PackOptions {
             container_path: path.to_owned(),
             level: self.scene.plan.compression_level,

@@ -44,3 +44,23 @@ fn counter(file: &str, name: &str) -> Option<u64> {
     let text = fs::read_to_string(file).ok()?;
     text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_is_found_by_its_whole_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("memory.events");
+        fs::write(&file, "low 0\noom 7\noom_kill 3\noom_group_kill 1\n").unwrap();
+        assert_eq!(counter(file.to_str().unwrap(), "oom_kill"), Some(3));
+        assert_eq!(counter(file.to_str().unwrap(), "absent"), None);
+        assert_eq!(counter("/no/such/file", "oom_kill"), None);
+    }
+
+    #[test]
+    fn nothing_has_happened_since_just_now() {
+        assert!(!MemoryKills::so_far().happened_since());
+    }
+}

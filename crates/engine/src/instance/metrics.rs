@@ -19,8 +19,14 @@ const TAB: &str = "#011";
 #[derive(Debug)]
 pub(crate) struct Metrics {
     metrics: Vec<Metric>,
-    /// Captures that were no finite numbers, and one of them.
-    skipped: u64,
+    skipped: Skipped,
+}
+
+/// Captures that were no finite numbers.
+#[derive(Debug, Default)]
+struct Skipped {
+    count: u64,
+    /// The first of them.
     sample: Option<String>,
 }
 
@@ -28,6 +34,12 @@ pub(crate) struct Metrics {
 struct Metric {
     name: String,
     regex: Regex,
+    pace: Pace,
+}
+
+/// How often a metric has been reported lately.
+#[derive(Debug)]
+struct Pace {
     window_start: Instant,
     in_window: u32,
     waiting: Option<f64>,
@@ -41,17 +53,14 @@ impl Metrics {
             match Regex::new(regex) {
                 Ok(regex) if regex.captures_len() < 2 => reports
                     .warn(format!("metric {name:?}: the expression has no capture group ( ) for the value")),
-                Ok(regex) => metrics.push(Metric {
-                    name: name.clone(),
-                    regex,
-                    window_start: Instant::now(),
-                    in_window: 0,
-                    waiting: None,
-                }),
+                Ok(regex) => {
+                    let pace = Pace { window_start: Instant::now(), in_window: 0, waiting: None };
+                    metrics.push(Metric { name: name.clone(), regex, pace });
+                }
                 Err(error) => reports.warn(format!("metric {name:?}: the expression can't be used: {error}")),
             }
         }
-        Self { metrics, skipped: 0, sample: None }
+        Self { metrics, skipped: Skipped::default() }
     }
 
     /// Reports every value in a line.
@@ -60,47 +69,27 @@ impl Metrics {
             return;
         }
         let with_tabs_shown = line.contains('\t').then(|| line.replace('\t', TAB));
-        for index in 0..self.metrics.len() {
-            if !self.search_one(index, line, reports)
+        let Self { metrics, skipped, .. } = self;
+        for metric in metrics {
+            if !metric.search(line, skipped, reports)
                 && let Some(line) = &with_tabs_shown
             {
-                self.search_one(index, line, reports);
+                metric.search(line, skipped, reports);
             }
         }
-    }
-
-    /// Tells whether the expression was found.
-    fn search_one(&mut self, index: usize, line: &str, reports: &mut Reports) -> bool {
-        let Self { metrics, skipped, sample } = self;
-        let metric = &mut metrics[index];
-        let mut found = false;
-        for captures in metric.regex.clone().captures_iter(line) {
-            found = true;
-            let Some(capture) = captures.get(1) else { continue };
-            match number(capture.as_str()) {
-                Some(value) => metric.take(value, reports),
-                None => {
-                    *skipped += 1;
-                    sample.get_or_insert_with(|| {
-                        format!("{:?} for metric {:?}", capture.as_str(), metric.name)
-                    });
-                }
-            }
-        }
-        found
     }
 
     /// When values that wait have to be reported.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let waiting = self.metrics.iter().filter(|metric| metric.waiting.is_some());
-        waiting.map(|metric| metric.window_start + WINDOW).min()
+        let waiting = self.metrics.iter().filter(|metric| metric.pace.waiting.is_some());
+        waiting.map(|metric| metric.pace.window_start + WINDOW).min()
     }
 
     /// Reports the values that wait.
     pub(crate) fn report(&mut self, reports: &mut Reports) {
-        for metric in &mut self.metrics {
-            if let Some(value) = metric.waiting.take() {
-                metric.tell(value, reports);
+        for Metric { name, pace, .. } in &mut self.metrics {
+            if let Some(value) = pace.waiting.take() {
+                pace.tell(name, value, reports);
             }
         }
     }
@@ -108,8 +97,7 @@ impl Metrics {
     /// Reports all that is left, and what was skipped.
     pub(crate) fn finish(&mut self, reports: &mut Reports) {
         self.report(reports);
-        if let Some(sample) = &self.sample {
-            let skipped = self.skipped;
+        if let Skipped { count: skipped, sample: Some(sample) } = &self.skipped {
             reports.warn(format!(
                 "{skipped} metric values were skipped, for they are no finite numbers: {sample}"
             ));
@@ -118,22 +106,44 @@ impl Metrics {
 }
 
 impl Metric {
-    fn take(&mut self, value: f64, reports: &mut Reports) {
+    /// Tells whether the expression was found.
+    fn search(&mut self, line: &str, skipped: &mut Skipped, reports: &mut Reports) -> bool {
+        let Self { name, regex, pace } = self;
+        let mut found = false;
+        for captures in regex.captures_iter(line) {
+            found = true;
+            let Some(capture) = captures.get(1) else { continue };
+            match number(capture.as_str()) {
+                Some(value) => pace.take(name, value, reports),
+                None => {
+                    skipped.count += 1;
+                    skipped
+                        .sample
+                        .get_or_insert_with(|| format!("{:?} for metric {name:?}", capture.as_str()));
+                }
+            }
+        }
+        found
+    }
+}
+
+impl Pace {
+    fn take(&mut self, name: &str, value: f64, reports: &mut Reports) {
         if self.window_start.elapsed() >= WINDOW {
             self.window_start = Instant::now();
             self.in_window = 0;
         }
         if self.in_window < PER_WINDOW {
             self.waiting = None;
-            self.tell(value, reports);
+            self.tell(name, value, reports);
         } else {
             self.waiting = Some(value);
         }
     }
 
-    fn tell(&mut self, value: f64, reports: &mut Reports) {
+    fn tell(&mut self, name: &str, value: f64, reports: &mut Reports) {
         self.in_window += 1;
-        reports.tell(Report::Metric { name: self.name.clone(), value });
+        reports.tell(Report::Metric { name: name.to_owned(), value });
     }
 }
 

@@ -1,20 +1,20 @@
 //! Puts the objects of a channel into a folder: by link where the folder is never written to, else
 //! by a copy that shares blocks with the source where the file system can.
 
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fs_err as fs;
-use rustix::fs::{AtFlags, CWD, copy_file_range, ioctl_ficlone, linkat, statvfs};
+use rustix::fs::{AtFlags, CWD, ioctl_ficlone, linkat, statvfs};
 use rustix::io::Errno;
 
 use crate::plan::ObjectPlan;
 
 /// Copied between two looks at whether to go on.
-const STRIDE: usize = 16 << 20;
+const STRIDE: u64 = 16 << 20;
 
 /// How far the staging of an instance has come; shared with the thread that does it.
 #[derive(Debug, Default)]
@@ -127,15 +127,20 @@ impl Put<'_> {
             return self.go_on();
         }
         self.check_room(remaining)?;
+        let mut whole = 0;
         loop {
-            let copied = copy_file_range(source, None, &target, None, STRIDE)
-                .map_err(|error| unwritable(object, path, error.into()))?;
+            // In the kernel where it can, also between file systems.
+            let copied = io::copy(&mut source.file().take(STRIDE), &mut target.file())
+                .map_err(|error| unwritable(object, path, error))?;
+            whole += copied;
             if copied == 0 {
-                return Ok(());
+                break;
             }
-            self.progress.bytes.fetch_add(copied as u64, Ordering::Relaxed);
+            self.progress.bytes.fetch_add(copied, Ordering::Relaxed);
             self.go_on()?;
         }
+        let (path, listed) = (object.source.clone(), object.size);
+        if whole == listed { Ok(()) } else { Err(ObjectError::Changed { path, listed, found: whole }) }
     }
 
     fn check_room(&mut self, needed: u64) -> Result<(), ObjectError> {
@@ -207,5 +212,65 @@ fn unwritable(object: &ObjectPlan, path: &Path, source: io::Error) -> ObjectErro
             ObjectError::Clash { relative: object.relative.clone() }
         }
         _ => ObjectError::Unwritable { path: path.to_owned(), source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn no_path_leads_out_of_the_folder(relative in "[a./]{0,12}") {
+            if let Ok(path) = inside(&relative) {
+                let mut depth = 0;
+                for component in path.components() {
+                    prop_assert!(matches!(component, Component::Normal(_)));
+                    depth += 1;
+                }
+                prop_assert!(depth > 0);
+            } else {
+                let odd = relative.is_empty()
+                    || relative.starts_with(['/', '.'])
+                    || relative.ends_with('/')
+                    || relative.split('/').any(|part| part == "..");
+                prop_assert!(odd, "{:?} was refused", relative);
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_put_is_counted_and_equal_with_and_without_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("source");
+        fs::write(&source, "12345").unwrap();
+        let object = ObjectPlan { source, relative: "a/b".to_owned(), size: 5 };
+        for (name, links) in [("linked", Links::Allowed), ("copied", Links::Never)] {
+            let target = folder.path().join(name);
+            fs::create_dir(&target).unwrap();
+            let progress = Progress::default();
+            put_all(&target, std::slice::from_ref(&object), links, &progress).unwrap();
+            assert_eq!(fs::read_to_string(target.join("a/b")).unwrap(), "12345");
+            assert_eq!(progress.objects.load(Ordering::Relaxed), 1);
+            assert_eq!(progress.bytes.load(Ordering::Relaxed), 5);
+        }
+        fs::write(folder.path().join("copied/a/b"), "changed").unwrap();
+        assert_eq!(fs::read_to_string(folder.path().join("source")).unwrap(), "12345");
+    }
+
+    #[test]
+    fn a_cancelled_staging_ends_at_the_next_object() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("source");
+        fs::write(&source, "1").unwrap();
+        let object =
+            |relative: &str| ObjectPlan { source: source.clone(), relative: relative.into(), size: 1 };
+        let progress = Progress::default();
+        progress.cancelled.store(true, Ordering::Relaxed);
+        let put = put_all(folder.path(), &[object("a"), object("b")], Links::Allowed, &progress);
+        assert!(matches!(put, Err(ObjectError::Cancelled)));
+        assert!(!folder.path().join("b").exists());
     }
 }

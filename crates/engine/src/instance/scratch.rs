@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
-use crate::plan::{ChannelPlan, InstancePlan};
+use crate::plan::InstancePlan;
 use crate::runtime::jail::Mount;
 
 /// Folders below `/opt/ml` that are there when `train` starts.
@@ -52,18 +52,16 @@ impl Scratch {
         self.root.join("tmp")
     }
 
-    /// What the instance sees as the channel's folder if it has a copy of its own.
+    /// The channel's folder as far as it is the instance's own: what was copied for it or changed by it.
     pub(crate) fn channel(&self, name: &str) -> PathBuf {
         self.ml().join("input/data").join(name)
     }
 
-    /// What the instance changes in a channel that it shares with others.
-    pub(crate) fn changes(&self, name: &str) -> PathBuf {
-        self.root.join("changes").join(name)
-    }
-
     /// Makes the whole tree but for the objects of the channels.
     pub(crate) fn build(&self, plan: &InstancePlan, manifests: &Path) -> io::Result<()> {
+        fs::create_dir_all(&self.root)?;
+        // Within the instance everybody may write to /tmp, on the machine nobody else.
+        fs::set_permissions(&self.root, Permissions::from_mode(0o700))?;
         for folder in FOLDERS {
             fs::create_dir_all(self.ml().join(folder))?;
         }
@@ -94,14 +92,13 @@ impl Scratch {
         ]
     }
 
-    /// Shows a base as a channel's folder, so that the instance can change what it sees.
-    pub(crate) fn overlay(&self, channel: &ChannelPlan, base: PathBuf) -> io::Result<Mount> {
-        let changes = self.changes(&channel.name);
-        let (upper, work) = (changes.join("upper"), changes.join("work"));
-        fs::create_dir_all(&upper)?;
-        fs::create_dir_all(&work)?;
-        let target = Path::new("/opt/ml/input/data").join(&channel.name);
-        Ok(Mount::Overlay { lower: base, upper, work, target })
+    /// Shows the channels of all bases below the folder of the channels, so that the instance can
+    /// change what it sees, also the folder itself: what it changes goes to its own tree.
+    pub(crate) fn overlay(&self, bases: Vec<PathBuf>) -> io::Result<Mount> {
+        let work = self.root.join("work");
+        fs::create_dir(&work)?;
+        let upper = self.ml().join("input/data");
+        Ok(Mount::Overlay { lower: bases, upper, work, target: "/opt/ml/input/data".into() })
     }
 }
 

@@ -51,13 +51,17 @@ pub(crate) async fn stage(scene: &Scene<'_>, reports: &mut Reports) -> Result<Ve
     let Scene { plan, run, scratch, .. } = scene;
     reports.tell(Report::Staging { objects: 0, bytes: 0 });
     scratch.build(plan, &run.manifests())?;
-    let mut mounts = scratch.mounts();
+    let mut bases = Vec::new();
     let progress = Arc::new(Progress::default());
     for channel in plan.channels.iter().filter(|channel| !channel.objects.is_empty()) {
         let base = Base::of(run, plan, channel);
         let mut stager = Stager { scene, reports, progress: &progress };
         stager.make(&base, channel).await?;
-        mounts.push(scratch.overlay(channel, base.folder)?);
+        bases.push(base.folder);
+    }
+    let mut mounts = scratch.mounts();
+    if !bases.is_empty() {
+        mounts.push(scratch.overlay(bases)?);
     }
     if scene.stop.kill_at().is_some() {
         return Err(StageError::Stopped);
@@ -83,7 +87,7 @@ pub(crate) fn own_bases(run: &RunDirectory, host: &str) -> PathBuf {
     run.bases().join(host)
 }
 
-/// A folder with the objects of one channel.
+/// A folder whose one entry is the folder of a channel with its objects.
 #[derive(Clone)]
 struct Base {
     /// There once it is complete.
@@ -139,8 +143,9 @@ impl Stager<'_, '_> {
         }
         // Somebody may have been killed while making it.
         remove_if_there(&base.unfinished)?;
-        fs::create_dir(&base.unfinished)?;
-        self.put(channel, base.unfinished.clone(), Links::Allowed).await?;
+        let folder = base.unfinished.join(&channel.name);
+        fs::create_dir_all(&folder)?;
+        self.put(channel, folder, Links::Allowed).await?;
         Ok(fs::rename(&base.unfinished, &base.folder)?)
     }
 

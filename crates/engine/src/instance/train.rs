@@ -15,8 +15,9 @@ use crate::run::{Exit, Report, Stream, Timestamp};
 use crate::runtime::jail::start::{Output, Running, StartError, start};
 use crate::runtime::jail::{Command, Jail};
 
-/// Asked of the kernel for the pipes, so that a program that writes much need not wait.
-const PIPE_SIZE: usize = 1 << 20;
+/// Asked of the kernel for the pipes, so that a program that writes much need not wait. All pipes of a
+/// user share 64 MiB by default.
+const PIPE_SIZE: usize = 256 << 10;
 
 /// Read from a pipe at once.
 const READ_SIZE: usize = 128 * 1024;
@@ -117,7 +118,7 @@ impl<'a, 'b> Watch<'a, 'b> {
         loop {
             match self.next().await {
                 Event::Output(stream) => {
-                    self.take(stream);
+                    self.take(stream, Source::read);
                 }
                 Event::LinesDue => self.log.write(),
                 Event::MetricsDue => self.log.report_metrics(self.reports),
@@ -152,12 +153,12 @@ impl<'a, 'b> Watch<'a, 'b> {
     }
 
     /// Takes what has come from one stream; tells whether there may be more.
-    fn take(&mut self, stream: Stream) -> bool {
+    fn take(&mut self, stream: Stream, read: impl Fn(&mut Source) -> usize) -> bool {
         let source = match stream {
             Stream::Stdout => &mut self.stdout,
             Stream::Stderr => &mut self.stderr,
         };
-        let read = source.read();
+        let read = read(source);
         let at = Timestamp::now();
         let (log, reports) = (&mut *self.log, &mut *self.reports);
         source.lines.push(&source.buffer[..read], |line| log.add(at, stream, line, reports));
@@ -168,7 +169,7 @@ impl<'a, 'b> Watch<'a, 'b> {
     /// been given one.
     fn drain(&mut self) {
         for stream in [Stream::Stdout, Stream::Stderr] {
-            while self.take(stream) {}
+            while self.take(stream, Source::read_last) {}
         }
         let at = Timestamp::now();
         let (log, reports) = (&mut *self.log, &mut *self.reports);
@@ -206,6 +207,11 @@ impl Source {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             Err(_) => self.close(),
         }
+    }
+
+    /// The same, whether or not the kernel has told that something is there.
+    fn read_last(&mut self) -> usize {
+        rustix::io::read(&self.pipe, &mut self.buffer).unwrap_or(0)
     }
 
     fn close(&mut self) -> usize {

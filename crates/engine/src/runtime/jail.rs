@@ -13,7 +13,7 @@
 //! socket ends, PID 1 ends, and the kernel kills all that is left in its namespace.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -73,10 +73,10 @@ pub(crate) enum Mount {
         /// In the jail.
         target: PathBuf,
     },
-    /// A folder of the machine that can be changed without changing it.
+    /// Folders of the machine, laid over each other, that can be changed without changing them.
     Overlay {
-        /// On the machine; never changed.
-        lower: PathBuf,
+        /// On the machine, the uppermost first; never changed.
+        lower: Vec<PathBuf>,
         /// Where the changes go.
         upper: PathBuf,
         /// An empty folder on the file system of `upper`, for the kernel.
@@ -175,18 +175,12 @@ enum SetupError {
     Gone,
 }
 
-/// Names a step of the recipe in the error of a system call.
-trait Context<T> {
-    fn step(self, step: &'static str) -> Result<T, SetupError>;
-    fn at(self, step: &'static str, path: &std::path::Path) -> Result<T, SetupError>;
+/// Names the step of the recipe that a system call belongs to.
+fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> SetupError {
+    move |source| SetupError::Step { step, source: source.into() }
 }
 
-impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
-    fn step(self, step: &'static str) -> Result<T, SetupError> {
-        self.map_err(|source| SetupError::Step { step, source: source.into() })
-    }
-
-    fn at(self, step: &'static str, path: &std::path::Path) -> Result<T, SetupError> {
-        self.map_err(|source| SetupError::At { step, path: path.to_owned(), source: source.into() })
-    }
+/// Names the step of the recipe that a system call belongs to, and what it is about.
+fn at<E: Into<io::Error>>(step: &'static str, path: &Path) -> impl FnOnce(E) -> SetupError {
+    move |source| SetupError::At { step, path: path.to_owned(), source: source.into() }
 }

@@ -25,39 +25,39 @@ use trainyard_engine::run::{
 use trainyard_engine::runtime::Shield;
 
 /// Nothing here takes that long unless something is wrong.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// `nobody` on most systems.
 const ORDINARY: u32 = 65534;
 
 /// Who runs the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum User {
+pub(crate) enum User {
     Own,
     Ordinary,
 }
 
 /// Everybody as whom a supervisor can be started here.
-pub fn users() -> Vec<User> {
+pub(crate) fn users() -> Vec<User> {
     if getuid().is_root() { vec![User::Own, User::Ordinary] } else { vec![User::Own] }
 }
 
 /// One instance that is to be run.
-pub struct Case {
-    pub folder: Rc<TempDir>,
-    pub plan: InstancePlan,
-    pub user: User,
-    pub shield: Shield,
-    pub manifests: Manifests,
+pub(crate) struct Case {
+    pub(crate) folder: Rc<TempDir>,
+    pub(crate) plan: InstancePlan,
+    pub(crate) user: User,
+    pub(crate) shield: Shield,
+    pub(crate) manifests: Manifests,
 }
 
 impl Case {
     /// An instance that runs a shell script.
-    pub fn sh(user: User, script: &str) -> Self {
+    pub(crate) fn sh(user: User, script: &str) -> Self {
         Self::new(user, &["sh", "-c", script])
     }
 
-    pub fn new(user: User, command: &[&str]) -> Self {
+    pub(crate) fn new(user: User, command: &[&str]) -> Self {
         let folder = Rc::new(tempfile::tempdir().unwrap());
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         let path = std::env::var("PATH").unwrap();
@@ -82,7 +82,7 @@ impl Case {
     }
 
     /// Adds a channel with these files and returns the folder of their sources.
-    pub fn channel(&mut self, name: &str, files: &[(&str, &str)]) -> PathBuf {
+    pub(crate) fn channel(&mut self, name: &str, files: &[(&str, &str)]) -> PathBuf {
         let folder = self.folder.path().join("sources").join(name);
         fs::create_dir_all(&folder).unwrap();
         let mut objects = Vec::new();
@@ -98,7 +98,7 @@ impl Case {
     }
 
     /// Writes the run directory, unless another instance has.
-    pub fn prepare(&self) -> InstanceDirectory {
+    pub(crate) fn prepare(&self) -> InstanceDirectory {
         let root = self.folder.path().join("run");
         let run = if root.exists() {
             RunDirectory::open(&root).unwrap()
@@ -125,7 +125,7 @@ impl Case {
     }
 
     /// Starts a supervisor.
-    pub fn start(&self) -> Supervised {
+    pub(crate) fn start(&self) -> Supervised {
         let directory = self.prepare();
         let mut command = Command::new(program(self.folder.path()));
         command.arg("instance").arg(directory.root());
@@ -139,8 +139,27 @@ impl Case {
         Supervised { child: command.spawn().unwrap(), directory, _folder: Rc::clone(&self.folder) }
     }
 
+    /// Runs a supervisor with its run directory on another file system, which `mount` mounts at the
+    /// folder `other` with what is in `run`.
+    pub(crate) fn run_on(&self, mount: &str) -> Told {
+        let directory = self.prepare();
+        let script = format!(
+            "set -e; mkdir other; {mount}
+            ./supervise instance other/instances/algo-1
+            cp other/instances/algo-1/*.jsonl run/instances/algo-1/"
+        );
+        program(self.folder.path());
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script]);
+        command.current_dir(self.folder.path());
+        if self.user == User::Ordinary {
+            command.uid(ORDINARY).gid(ORDINARY);
+        }
+        Supervised { child: command.spawn().unwrap(), directory, _folder: Rc::clone(&self.folder) }.wait()
+    }
+
     /// Runs a supervisor to its end.
-    pub fn run(&self) -> Told {
+    pub(crate) fn run(&self) -> Told {
         self.start().wait()
     }
 }
@@ -150,7 +169,11 @@ fn give(path: &Path) {
     std::os::unix::fs::lchown(path, Some(ORDINARY), Some(ORDINARY)).unwrap();
     if fs::symlink_metadata(path).unwrap().is_dir() {
         for entry in fs::read_dir(path).unwrap() {
-            give(&entry.unwrap().path());
+            let entry = entry.unwrap().path();
+            // A link to the program that cargo has built.
+            if !entry.ends_with("supervise") {
+                give(&entry);
+            }
         }
     }
 }
@@ -168,15 +191,15 @@ fn program(folder: &Path) -> PathBuf {
 }
 
 /// A running supervisor.
-pub struct Supervised {
-    pub child: Child,
-    pub directory: InstanceDirectory,
+pub(crate) struct Supervised {
+    pub(crate) child: Child,
+    pub(crate) directory: InstanceDirectory,
     _folder: Rc<TempDir>,
 }
 
 impl Supervised {
     /// Waits for the end of the supervisor.
-    pub fn wait(mut self) -> Told {
+    pub(crate) fn wait(mut self) -> Told {
         let pidfd = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).unwrap();
         wait_readable(&pidfd);
         let status = self.child.wait().unwrap();
@@ -190,7 +213,7 @@ impl Supervised {
     }
 
     /// Waits until something that the supervisor has told holds.
-    pub fn until(&self, holds: impl Fn(&Told) -> bool) {
+    pub(crate) fn until(&self, holds: impl Fn(&Told) -> bool) {
         let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).unwrap();
         inotify::add_watch(&watch, self.directory.root(), WatchFlags::MODIFY | WatchFlags::CREATE).unwrap();
         while !holds(&Told::read(&self.directory)) {
@@ -201,7 +224,7 @@ impl Supervised {
     }
 
     /// Waits until the program has written a line.
-    pub fn until_line(&self, line: &str) {
+    pub(crate) fn until_line(&self, line: &str) {
         self.until(|told| told.log.iter().any(|logged| logged.line == line));
     }
 }
@@ -215,7 +238,7 @@ impl Drop for Supervised {
 }
 
 /// Waits until a descriptor is readable.
-pub fn wait_readable(descriptor: &OwnedFd) {
+pub(crate) fn wait_readable(descriptor: &OwnedFd) {
     let started = Instant::now();
     let timeout = Timespec { tv_sec: DEADLINE.as_secs().try_into().unwrap(), tv_nsec: 0 };
     let ready = poll(&mut [PollFd::new(descriptor, PollFlags::IN)], Some(&timeout)).unwrap();
@@ -224,23 +247,23 @@ pub fn wait_readable(descriptor: &OwnedFd) {
 
 /// What a supervisor told and logged.
 #[derive(Debug)]
-pub struct Told {
-    pub reports: Vec<Report>,
-    pub log: Vec<LogLine>,
+pub(crate) struct Told {
+    pub(crate) reports: Vec<Report>,
+    pub(crate) log: Vec<LogLine>,
 }
 
 impl Told {
-    pub fn read(directory: &InstanceDirectory) -> Self {
+    pub(crate) fn read(directory: &InstanceDirectory) -> Self {
         let reports = Tail::new(directory.reports()).read::<Stamped>().unwrap();
         let log = Tail::new(directory.log()).read().unwrap();
         Self { reports: reports.into_iter().map(|stamped| stamped.report).collect(), log }
     }
 
-    pub fn outcome(&self) -> &Outcome {
+    pub(crate) fn outcome(&self) -> &Outcome {
         self.end().0
     }
 
-    pub fn parts(&self) -> &Parts {
+    pub(crate) fn parts(&self) -> &Parts {
         self.end().1
     }
 
@@ -251,28 +274,29 @@ impl Told {
         (outcome, parts)
     }
 
-    pub fn warnings(&self) -> Vec<&str> {
-        let text =
-            |report| if let &Report::Warning { ref text } = report { Some(text.as_str()) } else { None };
+    pub(crate) fn warnings(&self) -> Vec<&str> {
+        fn text(report: &Report) -> Option<&str> {
+            if let Report::Warning { text } = report { Some(text) } else { None }
+        }
         self.reports.iter().filter_map(text).collect()
     }
 
-    pub fn lines(&self, stream: Stream) -> Vec<&str> {
+    pub(crate) fn lines(&self, stream: Stream) -> Vec<&str> {
         let lines = self.log.iter().filter(|line| line.stream == stream);
         lines.map(|line| line.line.as_str()).collect()
     }
 
-    pub fn stdout(&self) -> Vec<&str> {
+    pub(crate) fn stdout(&self) -> Vec<&str> {
         self.lines(Stream::Stdout)
     }
 
     /// The standard output of a program that was to end well.
-    pub fn completed(&self) -> Vec<&str> {
+    pub(crate) fn completed(&self) -> Vec<&str> {
         assert_eq!(self.outcome(), &Outcome::Completed, "{self:#?}");
         self.stdout()
     }
 
-    pub fn explanation(&self) -> &str {
+    pub(crate) fn explanation(&self) -> &str {
         match self.outcome() {
             Outcome::Failed { explanation, .. }
             | Outcome::StagingFailed { explanation }
@@ -284,7 +308,7 @@ impl Told {
 }
 
 /// Processes of the machine whose command line holds a text.
-pub fn processes(marker: &str) -> Vec<Pid> {
+pub(crate) fn processes(marker: &str) -> Vec<Pid> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };

@@ -68,6 +68,20 @@ fn what_is_written_elsewhere_is_forgotten() {
 }
 
 #[test]
+fn what_is_removed_elsewhere_is_still_there_afterwards() {
+    // Only root may remove the file that this test makes.
+    if !rustix::process::getuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir_in("/usr/local").unwrap();
+    fs::write(folder.path().join("file"), "content").unwrap();
+    let path = folder.path().display();
+    let told = Case::sh(users()[0], &format!("rm -r {path} && ls {path} || echo gone")).run();
+    assert_eq!(told.completed(), ["gone"]);
+    assert_eq!(fs::read_to_string(folder.path().join("file")).unwrap(), "content");
+}
+
+#[test]
 fn without_overlays_what_is_written_elsewhere_is_refused() {
     for user in users() {
         let script = "for f in /usr /etc /var; do touch $f/trainyard-test || echo refused; done
@@ -206,5 +220,15 @@ fn an_instance_whose_first_process_is_killed_ends_with_sigkill() {
         kill_process(first.unwrap(), Signal::KILL).unwrap();
         let told = supervised.wait();
         assert!(matches!(told.outcome(), Outcome::Failed { exit, .. } if exit.code() == 137), "{told:?}");
+    }
+}
+
+#[test]
+fn a_kernel_that_refuses_namespaces_is_explained_with_the_setting_that_does_it() {
+    for user in users() {
+        let told =
+            Case::sh(user, "true").run_on("echo 0 > /proc/sys/user/max_user_namespaces; cp -a run/. other/");
+        assert!(matches!(told.outcome(), Outcome::Broken { .. }), "{told:?}");
+        assert!(told.explanation().contains("user.max_user_namespaces is 0"), "{}", told.explanation());
     }
 }

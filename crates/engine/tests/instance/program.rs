@@ -4,7 +4,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 
 use fs_err as fs;
-use trainyard_engine::plan::{Exposed, RuntimePlan};
+use trainyard_engine::plan::{Exposed, Role, RuntimePlan};
 use trainyard_engine::run::{Exit, Outcome, Report, Stream};
 
 use super::case::{Case, Told, User, users};
@@ -161,4 +161,35 @@ fn a_model_folder_that_was_replaced_by_a_link_is_not_followed() {
     let told = Case::sh(users()[0], "rmdir /opt/ml/model; ln -s /etc /opt/ml/model").run();
     assert!(matches!(told.outcome(), Outcome::CollectingFailed { .. }), "{told:?}");
     assert!(told.explanation().contains("/opt/ml/model"), "{}", told.explanation());
+}
+
+#[test]
+fn a_merging_instance_hands_back_its_one_file_as_it_is() {
+    for user in users() {
+        let mut case = Case::sh(user, "echo merged > /opt/ml/model/result.csv");
+        case.plan.role = Role::Merge;
+        let told = case.run();
+        assert_eq!((told.outcome(), &told.parts().model), (&Outcome::Completed, &None));
+        let merged = case.folder.path().join("run/instances/algo-1/merged");
+        assert_eq!(fs::read_to_string(merged).unwrap(), "merged\n");
+    }
+}
+
+#[test]
+fn a_merging_instance_without_a_file_has_failed_to_collect() {
+    let mut case = Case::sh(users()[0], "true");
+    case.plan.role = Role::Merge;
+    assert!(matches!(case.run().outcome(), Outcome::CollectingFailed { .. }));
+}
+
+#[test]
+fn what_nobody_may_read_is_removed_all_the_same() {
+    for user in users() {
+        // The harness looks for what is left.
+        let script = "mkdir -p /tmp/a/b /opt/ml/code/c; echo x > /tmp/a/b/c; chmod 0 /tmp/a/b /tmp/a /opt/ml/code
+            rm /opt/ml/input/data/train/a; mkdir /opt/ml/input/data/train/a; chmod 0 /opt/ml/input/data/train/a";
+        let mut case = Case::sh(user, script);
+        case.channel("train", &[("a", "a")]);
+        case.run().completed();
+    }
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use fs_err as fs;
 use indexmap::IndexMap;
 use trainyard_engine::plan::ObjectPlan;
-use trainyard_engine::run::{Outcome, Report};
+use trainyard_engine::run::{Exit, Outcome, Report};
 
 use super::case::{Case, Told, users};
 
@@ -85,13 +85,51 @@ fn whatever_a_job_does_to_its_inputs_the_sources_stay_as_they_are() {
 }
 
 #[test]
+fn a_job_may_remove_its_channels_as_a_whole() {
+    for user in users() {
+        let mut case = Case::sh(
+            user,
+            "cd /opt/ml/input/data && rm -r * && ls -A && mkdir one && ls -A one && echo empty",
+        );
+        let one = case.channel("one", &[("a", "a"), ("b/c", "c")]);
+        let two = case.channel("two", &[("a", "a")]);
+        case.plan.channels[1].replicated = false;
+        case.channel("none", &[]);
+        assert_eq!(case.run().completed(), ["empty"]);
+        assert!(one.join("b/c").exists() && two.join("a").exists());
+    }
+}
+
+#[test]
+fn every_channel_has_its_own_objects() {
+    for user in users() {
+        let script =
+            "cd /opt/ml/input/data && find . -type f | sort | while read f; do echo $f $(cat $f); done";
+        let mut case = Case::sh(user, script);
+        for name in ["one", "two", "three"] {
+            case.channel(name, &[("a", name), ("b/c", name)]);
+        }
+        case.plan.channels[1].replicated = false;
+        let expected = [
+            "./one/a one",
+            "./one/b/c one",
+            "./three/a three",
+            "./three/b/c three",
+            "./two/a two",
+            "./two/b/c two",
+        ];
+        assert_eq!(case.run().completed(), expected);
+    }
+}
+
+#[test]
 fn instances_share_one_copy_of_a_replicated_channel_and_do_not_see_each_others_changes() {
     for user in users() {
         let mut case =
             Case::sh(user, "cat /opt/ml/input/data/train/a; echo changed > /opt/ml/input/data/train/a");
         case.channel("train", &[("a", "a\n")]);
         assert_eq!(case.run().completed(), ["a"]);
-        let base = case.folder.path().join("run/bases/all/complete/train/a");
+        let base = case.folder.path().join("run/bases/all/complete/train/train/a");
         let first = fs::metadata(&base).unwrap().ino();
         case.plan.host = "algo-2".to_owned();
         assert_eq!(case.run().completed(), ["a"]);
@@ -170,4 +208,53 @@ fn two_objects_for_one_place_are_named() {
     case.channel("train", &[("a", "12345"), ("b", "1")]);
     case.plan.channels[0].objects[1].relative = "a/b".to_owned();
     fails_to_stage(&case.run(), &["a/b", "in the way"]);
+}
+
+#[test]
+fn where_overlays_are_refused_each_instance_gets_a_copy() {
+    for user in users() {
+        let script = "cat /opt/ml/input/data/train/a; echo changed > /opt/ml/input/data/train/a";
+        let mut case = Case::sh(user, script);
+        let source = case.channel("train", &[("a", "a\n"), ("b/c", "")]);
+        // A folder of an overlay can't hold the changes of another one.
+        let told = case.run_on(
+            "mkdir up; mount -t tmpfs none up; mkdir up/u up/w
+            mount -t overlay none -o lowerdir=run,upperdir=up/u,workdir=up/w,userxattr other",
+        );
+        assert_eq!(told.completed(), ["a"]);
+        assert_eq!(fs::read_to_string(source.join("a")).unwrap(), "a\n");
+    }
+}
+
+/// A run directory on a disk of four megabytes.
+const SMALL: &str = "mount -t tmpfs -o size=4m none other; cp -a run/. other/";
+
+#[test]
+fn a_disk_that_is_too_small_for_the_inputs_is_named_with_what_is_needed() {
+    for user in users() {
+        let mut case = Case::sh(user, "true");
+        case.channel("train", &[("a", &"x".repeat(5_000_000)), ("b", "1")]);
+        fails_to_stage(&case.run_on(SMALL), &["too small", "5000001 bytes are needed", "are free"]);
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_when_outputs_are_packed_is_named() {
+    for user in users() {
+        let told = Case::sh(user, "head -c 3500000 /dev/urandom > /opt/ml/model/weights").run_on(SMALL);
+        assert!(matches!(told.outcome(), Outcome::CollectingFailed { .. }), "{told:?}");
+        assert!(told.explanation().contains("No space left on device"), "{}", told.explanation());
+    }
+}
+
+#[test]
+fn a_job_goes_on_when_its_log_finds_no_room_and_the_loss_is_told() {
+    for user in users() {
+        let script = "head -c 3000000 /dev/zero > /tmp/fill; seq 100000";
+        let told = Case::sh(user, script).run_on(SMALL);
+        assert!(told.reports.contains(&Report::Exited(Exit::Code(0))), "{:?}", told.reports);
+        let lost =
+            told.warnings().iter().any(|warning| warning.contains("lost") && warning.contains("space"));
+        assert!(lost, "{:?}", told.warnings());
+    }
 }

@@ -14,7 +14,7 @@ use rustix::system::sethostname;
 use rustix::thread::UnshareFlags;
 
 use super::mounts::Tree;
-use super::{Command, Context, Jail, Message, SetupError, machine, privileges, program, root};
+use super::{Command, Jail, Message, SetupError, machine, privileges, program, root, step};
 use crate::explain::chain;
 use crate::run::Exit;
 use crate::sys::{self, Fork};
@@ -48,7 +48,7 @@ fn outer(socket: &mut UnixStream) -> Result<(), SetupError> {
     }
     tell(socket, &Message::Unshared)?;
     let jail = order(socket)?;
-    match sys::fork().step("start the first process of the instance")? {
+    match sys::fork().map_err(step("start the first process of the instance"))? {
         Fork::Child => first_process(&jail, socket),
         // That it has ended means that the whole namespace is empty.
         Fork::Parent(pid) => wait_for(pid),
@@ -59,16 +59,16 @@ fn wait_for(pid: Pid) -> Result<(), SetupError> {
     loop {
         match waitpid(Some(pid), WaitOptions::empty()) {
             Err(rustix::io::Errno::INTR) => {}
-            other => return other.map(|_| ()).step("wait for the first process of the instance"),
+            other => return other.map(|_| ()).map_err(step("wait for the first process of the instance")),
         }
     }
 }
 
 /// What PID 1 does: the recipe, step by step.
 fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError> {
-    set_parent_process_death_signal(Some(Signal::KILL)).step("depend on the supervisor")?;
-    setsid().step("start a session")?;
-    sethostname(jail.hostname.as_bytes()).step("set the host name")?;
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(step("depend on the supervisor"))?;
+    setsid().map_err(step("start a session"))?;
+    sethostname(jail.hostname.as_bytes()).map_err(step("set the host name"))?;
 
     // From the machine's file tree …
     let mut trees = machine::trees(jail)?;
@@ -86,7 +86,7 @@ fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError>
 
     privileges::drop_privileges()?;
     // Nobody inside may look into this process or take its socket.
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).step("hide from debuggers")?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(step("hide from debuggers"))?;
     run(jail, socket)
 }
 
@@ -99,8 +99,8 @@ fn run(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError> {
         }
     };
     tell(socket, &Message::Started)?;
-    let commands = socket.try_clone().step("listen to the supervisor")?;
-    thread::Builder::new().spawn(|| obey(commands)).step("listen to the supervisor")?;
+    let commands = socket.try_clone().map_err(step("listen to the supervisor"))?;
+    thread::Builder::new().spawn(|| obey(commands)).map_err(step("listen to the supervisor"))?;
     let exit = reap_until(train)?;
     // When this process ends, the kernel kills what is left in its namespace.
     tell(socket, &Message::Exited(exit))
@@ -124,7 +124,7 @@ fn reap_until(train: Pid) -> Result<Exit, SetupError> {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid == train => return Ok(exit(status)),
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error).step("wait for the program"),
+            Err(error) => return Err(error).map_err(step("wait for the program")),
         }
     }
 }

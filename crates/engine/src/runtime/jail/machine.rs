@@ -6,7 +6,7 @@ use fs_err as fs;
 use rustix::mount::MountAttrFlags;
 
 use super::mounts::Tree;
-use super::{Context, Jail, SetupError};
+use super::{Jail, SetupError, at};
 
 /// Devices that every program may expect.
 const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
@@ -58,7 +58,7 @@ fn resolver() -> Result<Option<Tree>, SetupError> {
 /// What can be done only when the trees are in their places.
 pub(super) fn finish() -> Result<(), SetupError> {
     for (link, points_to) in LINKS {
-        fs::os::unix::fs::symlink(points_to, link).at("link", Path::new(link))?;
+        fs::os::unix::fs::symlink(points_to, link).map_err(at("link", Path::new(link)))?;
     }
     for setting in SETTINGS.map(Path::new) {
         if setting.exists() {

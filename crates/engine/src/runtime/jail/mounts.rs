@@ -16,7 +16,7 @@ use rustix::mount::{
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
 };
 
-use super::{Context, Mount, SetupError};
+use super::{Mount, SetupError, at};
 use crate::sys;
 
 /// A mount that is nowhere yet.
@@ -29,10 +29,10 @@ pub(super) struct Tree {
 impl Tree {
     /// Another view of a file or folder of the machine and all that is mounted below it.
     pub(super) fn of(source: &Path, target: impl Into<PathBuf>) -> Result<Self, SetupError> {
-        let folder = fs::metadata(source).at("show", source)?.is_dir();
+        let folder = fs::metadata(source).map_err(at("show", source))?.is_dir();
         let flags =
             OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-        let mount = open_tree(CWD, source, flags).at("show", source)?;
+        let mount = open_tree(CWD, source, flags).map_err(at("show", source))?;
         Ok(Self { mount, target: target.into(), folder })
     }
 
@@ -44,7 +44,8 @@ impl Tree {
         target: impl Into<PathBuf>,
     ) -> Result<Self, SetupError> {
         let target = target.into();
-        let mount = new_file_system(kind, options, attributes).at("make a file system for", &target)?;
+        let mount =
+            new_file_system(kind, options, attributes).map_err(at("make a file system for", &target))?;
         Ok(Self::folder(mount, target))
     }
 
@@ -66,26 +67,29 @@ impl Tree {
 
     /// The same without the right to change it.
     pub(super) fn read_only(self) -> Result<Self, SetupError> {
-        sys::make_read_only(self.mount.as_fd()).at("make read-only", &self.target)?;
+        sys::make_read_only(self.mount.as_fd()).map_err(at("make read-only", &self.target))?;
         Ok(self)
     }
 
     /// Puts the tree in its place, which is made if it does not exist.
     pub(super) fn attach(&self) -> Result<(), SetupError> {
-        make_target(&self.target, self.folder).at("make a place for", &self.target)?;
+        make_target(&self.target, self.folder).map_err(at("make a place for", &self.target))?;
         let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_SYMLINKS;
-        move_mount(&self.mount, "", CWD, &self.target, flags).at("mount", &self.target)
+        move_mount(&self.mount, "", CWD, &self.target, flags).map_err(at("mount", &self.target))
     }
 }
 
-/// A folder over which another one collects the changes.
-pub(super) fn overlay(lower: &Path, upper: &Path, work: &Path) -> io::Result<OwnedFd> {
+/// Folders over which another one collects the changes.
+pub(super) fn overlay(lower: &[impl AsRef<Path>], upper: &Path, work: &Path) -> io::Result<OwnedFd> {
     // By descriptor, because a colon or a comma in a path has a meaning in the options.
-    let lower = OpenFolder::open(lower)?;
+    let lower: Vec<_> =
+        lower.iter().map(|folder| OpenFolder::open(folder.as_ref())).collect::<io::Result<_>>()?;
+    let lower_paths: Vec<&str> = lower.iter().map(|folder| folder.path.as_str()).collect();
+    let lower_paths = lower_paths.join(":");
     let upper = OpenFolder::open(upper)?;
     let work = OpenFolder::open(work)?;
     let options = [
-        ("lowerdir", lower.path.as_str()),
+        ("lowerdir", lower_paths.as_str()),
         ("upperdir", upper.path.as_str()),
         ("workdir", work.path.as_str()),
         // Marks of the overlay in the name space of attributes that ordinary users may write.

@@ -5,7 +5,7 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-use super::{Context, SetupError};
+use super::{SetupError, step};
 
 /// The default of Docker, see "Runtime privilege and Linux capabilities" in its manual.
 const KEPT: [CapabilitySet; 14] = [
@@ -32,11 +32,11 @@ pub(super) fn drop_privileges() -> Result<(), SetupError> {
         let capability = CapabilitySet::from_bits_retain(1 << bit);
         let known = capability_is_in_bounding_set(capability).unwrap_or(false);
         if known && !kept.contains(capability) {
-            remove_capability_from_bounding_set(capability).step("give up a capability")?;
+            remove_capability_from_bounding_set(capability).map_err(step("give up a capability"))?;
         }
     }
-    clear_ambient_capability_set().step("give up the ambient capabilities")?;
+    clear_ambient_capability_set().map_err(step("give up the ambient capabilities"))?;
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
-    set_capabilities(None, sets).step("give up capabilities")?;
-    set_no_new_privs(true).step("give up new privileges")
+    set_capabilities(None, sets).map_err(step("give up capabilities"))?;
+    set_no_new_privs(true).map_err(step("give up new privileges"))
 }

@@ -16,7 +16,7 @@ use rustix::mount::{MountAttrFlags, MountPropagationFlags, UnmountFlags, mount_c
 use rustix::process::{chdir, pivot_root};
 
 use super::mounts::{Tree, overlay};
-use super::{Context, Jail, Root, SetupError};
+use super::{Jail, Root, SetupError, at, step};
 
 /// Top-level folders that a jail has for itself.
 const OWN: [&str; 5] = ["/proc", "/sys", "/dev", "/run", "/tmp"];
@@ -32,7 +32,7 @@ const WORKSHOP: &str = "/sys";
 pub(super) fn assemble(jail: &Jail) -> Result<PathBuf, SetupError> {
     let Root::Machine { overlay } = jail.root;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
-        .step("separate the mounts from the machine's")?;
+        .map_err(step("separate the mounts from the machine's"))?;
     let mount_points = mount_points()?;
     let workshop = Path::new(WORKSHOP);
     let root = workshop.join("root");
@@ -52,11 +52,11 @@ pub(super) fn assemble(jail: &Jail) -> Result<PathBuf, SetupError> {
 
 /// Makes the new root the only one.
 pub(super) fn enter(root: &Path) -> Result<(), SetupError> {
-    chdir(root).at("enter", root)?;
+    chdir(root).map_err(at("enter", root))?;
     // The old root ends up on top of the new one, from where it can be taken away.
-    pivot_root(".", ".").step("change the root")?;
-    unmount(".", UnmountFlags::DETACH).step("take the old root away")?;
-    chdir("/").step("enter the new root")
+    pivot_root(".", ".").map_err(step("change the root"))?;
+    unmount(".", UnmountFlags::DETACH).map_err(step("take the old root away"))?;
+    chdir("/").map_err(step("enter the new root"))
 }
 
 fn memory(target: &Path) -> Result<(), SetupError> {
@@ -75,11 +75,11 @@ struct Machine {
 
 impl Machine {
     fn show_entries(&mut self, folder: &Path) -> Result<(), SetupError> {
-        for entry in fs::read_dir(folder).at("list", folder)? {
-            let entry = entry.at("list", folder)?;
+        for entry in fs::read_dir(folder).map_err(at("list", folder))? {
+            let entry = entry.map_err(at("list", folder))?;
             let path = entry.path();
             if OWN.iter().all(|own| path != Path::new(own)) {
-                self.show(&path, entry.file_type().at("look at", &path)?)?;
+                self.show(&path, entry.file_type().map_err(at("look at", &path))?)?;
             }
         }
         Ok(())
@@ -88,8 +88,8 @@ impl Machine {
     fn show(&mut self, path: &Path, kind: FileType) -> Result<(), SetupError> {
         let place = self.place(path);
         if kind.is_symlink() {
-            let points_to = fs::read_link(path).at("read the link", path)?;
-            fs::os::unix::fs::symlink(points_to, &place).at("link", &place)
+            let points_to = fs::read_link(path).map_err(at("read the link", path))?;
+            fs::os::unix::fs::symlink(points_to, &place).map_err(at("link", &place))
         } else if kind.is_dir() {
             self.show_folder(path, &place)
         } else if kind.is_file() {
@@ -102,13 +102,13 @@ impl Machine {
     /// A folder that this user may not enter is shown as an empty one that can be used, such as the
     /// home of user id 0, who an ordinary user is inside.
     fn show_folder(&mut self, path: &Path, place: &Path) -> Result<(), SetupError> {
-        fs::create_dir(place).at("make", place)?;
+        fs::create_dir(place).map_err(at("make", place))?;
         if access(path, Access::EXEC_OK).is_err() {
             return Ok(());
         }
         if self.must_be_split(path) && self.can_be_split(path) {
-            let mode = fs::metadata(path).at("look at", path)?.permissions().mode();
-            fs::set_permissions(place, Permissions::from_mode(mode)).at("make", place)?;
+            let mode = fs::metadata(path).map_err(at("look at", path))?.permissions().mode();
+            fs::set_permissions(place, Permissions::from_mode(mode)).map_err(at("make", place))?;
             return self.show_entries(path);
         }
         if self.overlay && self.show_overlay(path, place)? {
@@ -143,11 +143,11 @@ impl Machine {
         self.count += 1;
         let layer = self.layers.join(self.count.to_string());
         let (upper, work) = (layer.join("upper"), layer.join("work"));
-        fs::create_dir_all(&upper).at("make", &upper)?;
-        fs::create_dir(&work).at("make", &work)?;
-        let mode = fs::metadata(path).at("look at", path)?.permissions().mode();
-        fs::set_permissions(&upper, Permissions::from_mode(mode)).at("make", &upper)?;
-        match overlay(path, &upper, &work) {
+        fs::create_dir_all(&upper).map_err(at("make", &upper))?;
+        fs::create_dir(&work).map_err(at("make", &work))?;
+        let mode = fs::metadata(path).map_err(at("look at", path))?.permissions().mode();
+        fs::set_permissions(&upper, Permissions::from_mode(mode)).map_err(at("make", &upper))?;
+        match overlay(&[path], &upper, &work) {
             Ok(mount) => Tree::folder(mount, place).attach().map(|()| true),
             Err(_) => Ok(false),
         }
@@ -161,7 +161,7 @@ impl Machine {
 /// Where something is mounted on the machine; proc(5) describes the file.
 fn mount_points() -> Result<Vec<PathBuf>, SetupError> {
     let path = Path::new("/proc/self/mountinfo");
-    let text = fs::read(path).at("read", path)?;
+    let text = fs::read(path).map_err(at("read", path))?;
     let lines = text.split(|&byte| byte == b'\n');
     Ok(lines.filter_map(|line| line.split(|&byte| byte == b' ').nth(4)).map(unescape).collect())
 }

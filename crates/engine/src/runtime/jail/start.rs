@@ -171,7 +171,10 @@ impl Running {
 
 fn unexpected(message: Option<Message>) -> StartError {
     let explanation = match message {
-        Some(Message::Broken { explanation }) => explanation,
+        Some(Message::Broken { explanation }) => match refusal::refusing_settings() {
+            Some(settings) if !getuid().is_root() => format!("{explanation} ({settings})"),
+            _ => explanation,
+        },
         Some(other) => format!("the first process of the instance sent {other:?} out of turn"),
         None => "the first process of the instance ended before it had started the program".to_owned(),
     };
@@ -181,14 +184,15 @@ fn unexpected(message: Option<Message>) -> StartError {
 /// All ids of this process's own namespace for who may map them, else the one id as 0.
 fn write_id_maps(pid: u32) -> io::Result<()> {
     let process = PathBuf::from(format!("/proc/{pid}"));
-    if getuid().is_root() {
-        fs::write(process.join("uid_map"), identity(&fs::read_to_string("/proc/self/uid_map")?))?;
-        fs::write(process.join("gid_map"), identity(&fs::read_to_string("/proc/self/gid_map")?))
-    } else {
-        fs::write(process.join("setgroups"), "deny")?;
-        fs::write(process.join("uid_map"), format!("0 {} 1\n", getuid().as_raw()))?;
-        fs::write(process.join("gid_map"), format!("0 {} 1\n", getgid().as_raw()))
+    let all = fs::read_to_string("/proc/self/uid_map")?;
+    // Root of a container may lack the right to map other ids.
+    if getuid().is_root() && fs::write(process.join("uid_map"), identity(&all)).is_ok() {
+        let all = fs::read_to_string("/proc/self/gid_map")?;
+        return fs::write(process.join("gid_map"), identity(&all));
     }
+    fs::write(process.join("setgroups"), "deny")?;
+    fs::write(process.join("uid_map"), format!("0 {} 1\n", getuid().as_raw()))?;
+    fs::write(process.join("gid_map"), format!("0 {} 1\n", getgid().as_raw()))
 }
 
 /// The map that gives every id of a namespace the same number in a namespace inside it;

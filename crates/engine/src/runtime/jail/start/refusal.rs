@@ -16,6 +16,19 @@ const SETTINGS: [(&str, &str, &str); 3] = [
 /// Names the setting that refuses, or all that could.
 pub(super) fn explain(errno: i32) -> StartError {
     let error = io::Error::from_raw_os_error(errno);
+    let reason = refusing_settings().unwrap_or_else(|| {
+        "none of kernel.unprivileged_userns_clone, user.max_user_namespaces and \
+         kernel.apparmor_restrict_unprivileged_userns forbids them; a container or a security module \
+         around this program may, or too many namespaces exist already"
+            .to_owned()
+    });
+    StartError::Namespaces {
+        explanation: format!("the kernel refuses user namespaces to this user ({error}): {reason}"),
+    }
+}
+
+/// The settings that forbid user namespaces or, without a word, take the rights in them away.
+pub(super) fn refusing_settings() -> Option<String> {
     let refusing: Vec<String> = SETTINGS
         .iter()
         .filter(|(name, refuses, _)| value(name).as_deref() == Some(refuses))
@@ -23,17 +36,7 @@ pub(super) fn explain(errno: i32) -> StartError {
             format!("{name} is {refuses}; the machine's administrator can allow it with `sysctl -w {name}={helps}`")
         })
         .collect();
-    let reason = if refusing.is_empty() {
-        "none of kernel.unprivileged_userns_clone, user.max_user_namespaces and \
-         kernel.apparmor_restrict_unprivileged_userns forbids them; a container or a security module \
-         around this program may, or too many namespaces exist already"
-            .to_owned()
-    } else {
-        refusing.join(", ")
-    };
-    StartError::Namespaces {
-        explanation: format!("the kernel refuses user namespaces to this user ({error}): {reason}"),
-    }
+    (!refusing.is_empty()).then(|| refusing.join(", "))
 }
 
 fn value(setting: &str) -> Option<String> {

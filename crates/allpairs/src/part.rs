@@ -61,6 +61,9 @@ impl PartWriter {
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
             .set_max_row_group_row_count(Some(ROW_GROUP_PAIRS))
             .set_max_row_group_bytes(None)
+            // Almost all of their values differ; a dictionary of them would be built only to be thrown away.
+            .set_column_dictionary_enabled("col".into(), false)
+            .set_column_dictionary_enabled("similarity".into(), false)
             .build();
         let writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties))
             .map_err(|source| PartError::Parquet { path: path.clone(), source })?;

@@ -16,7 +16,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 /// Bytes of a block's packed rows: a thread's share of the last cache.
-const BLOCK_BYTES: usize = 2 << 20;
+const BLOCK_BYTES: usize = 4 << 20;
 
 /// Bytes of the packed rows on the other side that are in use at a time: part of the second-level cache.
 const SIDE_BYTES: usize = 128 << 10;

@@ -153,6 +153,8 @@ def test_modes_and_times_are_kept(yard):
 
 def test_long_and_strange_names_survive(yard):
     program = yard.python("""
+import os
+
 folder = b"/opt/ml/model/" + b"/".join([b"d" * 200] * 3)
 os.makedirs(folder)
 for name in ("ä" * 100).encode(), b"blank and\\nnewline", b"n" * 250:

@@ -247,13 +247,13 @@ grep -q works "$VERDICT"
     running = yard.start(job)
     running.wait_for_line("ran", "algo-1")
     verdict.write_text("fails")
-    first = yard.ended(running, expect=FAILED)
+    first = yard.ended(running, expect=FAILED).files()
     verdict.write_text("works")
     second = yard.run(job, "--resume")
     assert second.log("algo-1") == []
     assert second.log("algo-2") == ["ran"]
-    assert second.files()["part-algo-1"] == first.files()["part-algo-1"]
-    assert second.files()["part-algo-2"] != first.files()["part-algo-2"]
+    assert second.files()["part-algo-1"] == first["part-algo-1"]
+    assert second.files()["part-algo-2"] != first["part-algo-2"]
 
 
 def test_twenty_jobs_leave_no_scratch(yard):

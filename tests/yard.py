@@ -99,16 +99,21 @@ class Ended:
     @property
     def model(self):
         """The path of `model.tar.gz`."""
-        return self.yard.resolve(self.ended["model"])
+        return self._path("model")
 
     @property
     def output(self):
         """The path of `output.tar.gz`."""
-        return self.yard.resolve(self.ended["output"])
+        return self._path("output")
 
     @property
     def merged(self):
-        return self.yard.resolve(self.ended["merged"])
+        return self._path("merged")
+
+    def _path(self, artifact):
+        uri = self.ended[artifact]
+        assert uri, f"there is no {artifact}"
+        return Path(self.ended["folder"]) / uri.rsplit("/", 1)[1]
 
     def files(self, archive=None):
         """The files of an archive (the model's, unless said otherwise) by name; each name may occur once."""
@@ -151,8 +156,9 @@ class Running:
         for thread in self._threads:
             thread.start()
         if stdin is not None:
-            self.process.stdin.write(stdin.encode())
-            self.process.stdin.close()
+            # A command line that is refused is never followed by a look at the input.
+            with contextlib.suppress(BrokenPipeError), self.process.stdin as pipe:
+                pipe.write(stdin.encode())
 
     def _read_stdout(self):
         for line in self.process.stdout:
@@ -163,7 +169,10 @@ class Running:
         self._stderr = self.process.stderr.read()
 
     def wait_for(self, condition, what, deadline=DEADLINE):
-        """Reads events until one fits, and returns it with the time at which it was read."""
+        """Returns the first event that fits, of those so far or to come, with the time at which it was read."""
+        for line in self.lines:
+            if condition(event := json.loads(line)):
+                return event, time.monotonic()
         end = time.monotonic() + deadline
         while True:
             try:

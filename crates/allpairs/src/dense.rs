@@ -163,6 +163,8 @@ pub(crate) struct DenseRows {
     pub(crate) norms: Vec<f64>,
     /// Power of two that each row is divided by before it is scored.
     pub(crate) exponents: Vec<i16>,
+    /// Largest error of a row in 16-bit integers (see [`crate::quantised`]).
+    pub(crate) quantisation_error: f64,
 }
 
 impl DenseRows {

@@ -20,6 +20,7 @@ mod npz;
 mod parquet_file;
 mod part;
 mod problem;
+mod quantised;
 mod report;
 mod rows;
 pub mod score;

@@ -1,5 +1,9 @@
 //! The only place with `unsafe` code: what the machine offers and the language can not check.
-#![expect(unsafe_code, reason = "memory maps; each use gives its reason")]
+#![expect(unsafe_code, reason = "memory maps and vector instructions; each use gives its reason")]
+
+mod tile;
+
+pub(crate) use tile::{Kernel, Tile};
 
 use std::io;
 use std::path::Path;

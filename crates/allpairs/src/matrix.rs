@@ -5,6 +5,7 @@ use crate::dense::{DenseFile, DenseMatrix, DenseRows};
 use crate::npz;
 use crate::parquet_file;
 use crate::problem::{FileProblem, MatrixError, NonFinite};
+use crate::quantised;
 use crate::score::{self, dot};
 use crate::sparse::{SparseFile, SparseRows};
 use rayon::prelude::*;
@@ -131,12 +132,12 @@ fn check_fit(files: &[MatrixFile]) -> Result<(), MatrixError> {
     Ok(())
 }
 
-/// Looks at every row once: all numbers finite, its exponent, its norm.
-fn inspect(matrix: DenseMatrix, stop: &AtomicBool) -> Result<DenseRows, MatrixError> {
+/// Looks at every row once: all numbers finite, its exponent, its norm, its error in 16-bit integers.
+pub(crate) fn inspect(matrix: DenseMatrix, stop: &AtomicBool) -> Result<DenseRows, MatrixError> {
     let mut norms = vec![0.0; matrix.rows()];
     let mut exponents = vec![0i16; matrix.rows()];
     let blocks = norms.par_chunks_mut(INSPECTED_ROWS).zip(exponents.par_chunks_mut(INSPECTED_ROWS));
-    let outcomes: Vec<Result<(), MatrixError>> = blocks
+    let outcomes: Vec<Result<f64, MatrixError>> = blocks
         .enumerate()
         .map(|(block, (norms, exponents))| {
             if stop.load(Ordering::Relaxed) {
@@ -146,8 +147,9 @@ fn inspect(matrix: DenseMatrix, stop: &AtomicBool) -> Result<DenseRows, MatrixEr
         })
         .collect();
     // In order of rows, so that the row named is the same however many threads there are.
-    outcomes.into_iter().collect::<Result<(), _>>()?;
-    Ok(DenseRows { matrix, norms, exponents })
+    let errors = outcomes.into_iter().collect::<Result<Vec<f64>, _>>()?;
+    let quantisation_error = errors.into_iter().fold(0.0, f64::max);
+    Ok(DenseRows { matrix, norms, exponents, quantisation_error })
 }
 
 fn inspect_block(
@@ -155,9 +157,10 @@ fn inspect_block(
     first: usize,
     norms: &mut [f64],
     exponents: &mut [i16],
-) -> Result<(), MatrixError> {
+) -> Result<f64, MatrixError> {
     let mut rows = vec![0.0; norms.len() * matrix.stride()];
     matrix.read(first..first + norms.len(), &mut rows);
+    let mut largest_error = 0.0f64;
     let found = norms.iter_mut().zip(exponents).zip(rows.chunks_exact_mut(matrix.stride()));
     for (at, ((norm, exponent), row)) in found.enumerate() {
         if let Some(column) = row.iter().position(|value| !value.is_finite()) {
@@ -177,6 +180,7 @@ fn inspect_block(
             score::scale(row, i32::from(*exponent));
         }
         *norm = dot(row, row).sqrt();
+        largest_error = largest_error.max(quantised::error(row, *norm));
     }
-    Ok(())
+    Ok(largest_error)
 }

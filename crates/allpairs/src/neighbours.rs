@@ -30,13 +30,15 @@ pub struct Best {
     limit: Option<usize>,
     floor: f32,
     kept: Vec<Neighbour>,
+    /// The last of a full list when it was last cut.
+    last: Option<Neighbour>,
 }
 
 impl Best {
     /// An empty list for what the selection asks.
     pub fn new(selection: &Selection) -> Self {
         let floor = selection.threshold.unwrap_or(f32::NEG_INFINITY);
-        Self { limit: selection.top_k, floor, kept: Vec::new() }
+        Self { limit: selection.top_k, floor, kept: Vec::new(), last: None }
     }
 
     /// Takes the neighbour in if it may belong to the result.
@@ -58,13 +60,26 @@ impl Best {
     }
 
     fn cut(&mut self, limit: usize) {
-        if limit == 0 {
-            self.kept.clear();
-        } else if self.kept.len() > limit {
+        if limit > 0 && self.kept.len() >= limit {
             let (_, last, _) = self.kept.select_nth_unstable_by(limit - 1, Neighbour::rank);
+            self.last = Some(*last);
             self.floor = last.similarity;
-            self.kept.truncate(limit);
         }
+        self.kept.truncate(limit);
+    }
+
+    /// The score below which no neighbour is taken in any more.
+    pub(crate) fn floor(&mut self) -> f32 {
+        if let Some(limit) = self.limit {
+            self.cut(limit);
+        }
+        self.floor
+    }
+
+    /// Whether a row of this number may still be taken in, whatever its score: a full list of ones is closed
+    /// to all rows behind its last.
+    pub(crate) fn is_open_to(&self, column: u32) -> bool {
+        self.last.is_none_or(|last| last.similarity < 1.0 || column < last.column)
     }
 
     /// The neighbours in their order.

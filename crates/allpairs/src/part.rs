@@ -44,7 +44,6 @@ pub(crate) struct PartWriter {
     rows: Vec<i64>,
     columns: Vec<i64>,
     similarities: Vec<f32>,
-    pairs: u64,
 }
 
 impl PartWriter {
@@ -62,11 +61,14 @@ impl PartWriter {
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
             .set_max_row_group_row_count(Some(ROW_GROUP_PAIRS))
             .set_max_row_group_bytes(None)
+            // Almost all of their values differ; a dictionary of them would be built only to be thrown away.
+            .set_column_dictionary_enabled("col".into(), false)
+            .set_column_dictionary_enabled("similarity".into(), false)
             .build();
         let writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties))
             .map_err(|source| PartError::Parquet { path: path.clone(), source })?;
         let (rows, columns, similarities) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { path, unfinished, writer, schema, rows, columns, similarities, pairs: 0 })
+        Ok(Self { path, unfinished, writer, schema, rows, columns, similarities })
     }
 
     /// Adds the neighbours of a row; rows must come in order.
@@ -79,13 +81,7 @@ impl PartWriter {
                 self.write_batch()?;
             }
         }
-        self.pairs += neighbours.len() as u64;
         Ok(())
-    }
-
-    /// Pairs added so far.
-    pub(crate) fn pairs(&self) -> u64 {
-        self.pairs
     }
 
     fn write_batch(&mut self) -> Result<(), PartError> {
@@ -101,11 +97,10 @@ impl PartWriter {
     }
 
     /// Completes the file and gives it its name.
-    pub(crate) fn finish(mut self) -> Result<PathBuf, PartError> {
+    pub(crate) fn finish(mut self) -> Result<(), PartError> {
         self.write_batch()?;
         self.writer.finish().map_err(|source| PartError::Parquet { path: self.path.clone(), source })?;
-        fs_err::rename(&self.unfinished, &self.path)?;
-        Ok(self.path.clone())
+        Ok(fs_err::rename(&self.unfinished, &self.path)?)
     }
 }
 

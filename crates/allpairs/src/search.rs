@@ -1,10 +1,15 @@
 //! The neighbours of a range of rows, block by block and in order.
 
+mod candidates;
 mod dense;
+mod screen;
 mod sparse;
 
+use crate::dense::DenseRows;
+use crate::machine::Kernel;
 use crate::matrix::Matrix;
 use crate::neighbours::Neighbour;
+use crate::quantised::Margin;
 use crate::settings::Selection;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -20,13 +25,14 @@ const BLOCK_ROWS: usize = 64;
 const BLOCKS_PER_THREAD: usize = 4;
 
 /// What to look for.
-#[derive(Debug)]
 pub(crate) struct Search<'a> {
     pub(crate) matrix: &'a Matrix,
     pub(crate) selection: Selection,
     /// The rows whose neighbours are wanted.
     pub(crate) rows: Range<usize>,
     pub(crate) stop: &'a AtomicBool,
+    /// Told again and again how many rows' worth of work is done.
+    pub(crate) done: &'a (dyn Fn(usize) + Sync),
 }
 
 /// Why a search ended early.
@@ -42,6 +48,38 @@ impl Search<'_> {
     /// Hands the neighbours of each row to `take`, rows in order, on the current pool of threads.
     pub(crate) fn run<E>(
         &self,
+        take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
+    ) -> Result<(), Ended<E>> {
+        match self.matrix {
+            Matrix::Dense(matrix) if self.few_are_wanted() => self.run_screened(matrix, take),
+            _ => self.run_unscreened(take),
+        }
+    }
+
+    /// Whether a screen would keep enough pairs away from being scored to be worth it.
+    fn few_are_wanted(&self) -> bool {
+        match self.selection.top_k {
+            Some(top_k) => top_k <= self.matrix.rows() / 16,
+            None => self.selection.threshold.is_some_and(|threshold| threshold > 0.0),
+        }
+    }
+
+    fn run_screened<E>(
+        &self,
+        matrix: &DenseRows,
+        take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
+    ) -> Result<(), Ended<E>> {
+        let margin = Margin::new(matrix.quantisation_error, matrix.matrix.columns());
+        match (margin, Kernel::available().first()) {
+            (Some(margin), Some(&kernel)) => {
+                screen::Screen { search: self, matrix, margin, kernel }.run(take)
+            }
+            _ => self.run_unscreened(take),
+        }
+    }
+
+    fn run_unscreened<E>(
+        &self,
         mut take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
     ) -> Result<(), Ended<E>> {
         let block = self.block_rows();
@@ -54,6 +92,7 @@ impl Search<'_> {
                 for (row, neighbours) in (*start..).zip(&block) {
                     take(row, neighbours).map_err(Ended::Taker)?;
                 }
+                (self.done)(start + block.len() - self.rows.start);
             }
         }
         Ok(())
@@ -76,5 +115,108 @@ impl Search<'_> {
 
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dense::{Bytes, DenseFile, DenseMatrix};
+    use crate::element::Element;
+    use crate::matrix::inspect;
+    use proptest::prelude::*;
+
+    fn dense(rows: &[Vec<f64>]) -> Matrix {
+        let file = DenseFile {
+            path: "rows".into(),
+            bytes: Bytes::Owned(rows.iter().flatten().flat_map(|v| v.to_le_bytes()).collect()),
+            start: 0,
+            encoding: Element::F64.little_endian(),
+            fortran_order: false,
+            rows: rows.len(),
+            columns: rows[0].len(),
+        };
+        Matrix::Dense(inspect(DenseMatrix::join(vec![file]), &AtomicBool::new(false)).unwrap())
+    }
+
+    type Found = Vec<(usize, Vec<Neighbour>)>;
+
+    /// The result without a screen, and that of each kernel.
+    fn results(matrix: &Matrix, selection: Selection, rows: Range<usize>) -> (Found, Vec<(Kernel, Found)>) {
+        let stop = AtomicBool::new(false);
+        let search = Search { matrix, selection, rows, stop: &stop, done: &|_| {} };
+        let collect = |found: &mut Found, row: usize, neighbours: &[Neighbour]| {
+            found.push((row, neighbours.to_vec()));
+            Ok::<(), ()>(())
+        };
+        let mut plain = Vec::new();
+        search.run_unscreened(|row, n| collect(&mut plain, row, n)).unwrap();
+        let Matrix::Dense(rows) = matrix else { unreachable!() };
+        let margin = Margin::new(rows.quantisation_error, rows.matrix.columns()).unwrap();
+        let screened = Kernel::available().into_iter().map(|kernel| {
+            let mut found = Vec::new();
+            let screen = screen::Screen { search: &search, matrix: rows, margin, kernel };
+            screen.run(|row, n| collect(&mut found, row, n)).unwrap();
+            (kernel, found)
+        });
+        let screened = screened.collect();
+        (plain, screened)
+    }
+
+    /// Rows in clusters: equal ones, near-copies that differ in the last bits, multiples, zero rows.
+    fn clustered(seed: u64, count: usize, columns: usize, clusters: u64, noise: f64) -> Vec<Vec<f64>> {
+        let mut state = seed | 1;
+        let mut next = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state >> 33
+        };
+        let mut unit = move || next() as f64 / 2f64.powi(30) - 1.0;
+        let centres: Vec<Vec<f64>> = (0..clusters).map(|_| (0..columns).map(|_| unit()).collect()).collect();
+        (0..count)
+            .map(|row| {
+                let centre = &centres[((unit() + 1.0) * 1e6) as usize % centres.len()];
+                let factor = if row % 7 == 0 { 0.0 } else { 2f64.powi((row % 60) as i32 * 30 - 900) };
+                centre.iter().map(|v| (v + noise * unit()) * factor).collect()
+            })
+            .collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+
+        #[test]
+        fn the_screen_changes_no_bit_of_the_result_whatever_the_kernel(
+            seed in any::<u64>(),
+            count in 1usize..500,
+            columns in 1usize..40,
+            clusters in 1u64..60,
+            noise in prop::sample::select(vec![0.0, 1e-16, 1e-8, 1e-5, 1e-3, 0.1, 1.0]),
+            top_k in prop::option::of(1usize..20),
+            threshold in prop::option::of(-1.0..=1.0f32),
+            bounds in (0.0..1.0f64, 0.0..1.0f64),
+        ) {
+            let selection = Selection { top_k: if threshold.is_none() { top_k.or(Some(3)) } else { top_k }, threshold };
+            let matrix = dense(&clustered(seed, count, columns, clusters, noise));
+            let at = |part: f64| (part * (count + 1) as f64) as usize;
+            let rows = at(bounds.0.min(bounds.1))..at(bounds.0.max(bounds.1)).min(count);
+            let (plain, screened) = results(&matrix, selection, rows);
+            for (kernel, found) in screened {
+                // A threshold below zero without top_k is never screened: there a zero row has neighbours.
+                if top_k.is_some() || threshold.is_none_or(|threshold| threshold > 0.0) {
+                    prop_assert_eq!(&found, &plain, "{:?}", kernel);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_that_tie_within_the_margin_by_the_thousand_are_told_apart() {
+        for noise in [0.0, 1e-9, 1e-6] {
+            let matrix = dense(&clustered(5, 3000, 24, 1, noise));
+            let (plain, screened) = results(&matrix, Selection { top_k: Some(10), threshold: None }, 0..3000);
+            for (kernel, found) in screened {
+                assert!(found == plain, "{kernel:?}, noise {noise}");
+            }
+        }
     }
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 use thiserror::Error;
 
@@ -40,11 +40,11 @@ pub struct TrainInput<'a> {
 /// How far the work is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Rows of this host whose neighbours are found.
+    /// Rows' worth of work that is done: rows are finished together in some ways of searching.
     pub rows_done: u64,
     /// Rows of this host.
     pub rows: u64,
-    /// Pairs found so far.
+    /// Pairs written so far.
     pub pairs: u64,
 }
 
@@ -140,28 +140,31 @@ fn check_host(input: &TrainInput) -> Result<(), TrainError> {
 
 fn write_part(input: &TrainInput, settings: &Settings, matrix: &Matrix) -> Result<u64, TrainError> {
     let rows = row_range(input.rank, input.world_size, matrix.rows() as u64);
+    let pairs = AtomicU64::new(0);
+    let progress = |rows_done: usize| {
+        let (rows_done, rows) = (rows_done as u64, rows.end - rows.start);
+        (input.progress)(Progress { rows_done, rows, pairs: pairs.load(Ordering::Relaxed) });
+    };
     let search = Search {
         matrix,
         selection: settings.selection,
         // The matrix is in memory, so its row numbers fit.
         rows: rows.start as usize..rows.end as usize,
         stop: input.stop,
+        done: &progress,
     };
     let mut part = PartWriter::create(input.output, input.host)?;
-    let mut progress = Progress { rows_done: 0, rows: rows.end - rows.start, pairs: 0 };
     let outcome = search.run(|row, neighbours| {
-        part.push(row, neighbours)?;
-        progress.rows_done += 1;
-        progress.pairs = part.pairs();
-        (input.progress)(progress);
-        Ok(())
+        pairs.fetch_add(neighbours.len() as u64, Ordering::Relaxed);
+        part.push(row, neighbours)
     });
     match outcome {
         Ok(()) => part.finish()?,
         Err(Ended::Stopped) => return Err(TrainError::Stopped),
         Err(Ended::Taker(error)) => return Err(TrainError::Part(error)),
-    };
-    Ok(progress.pairs)
+    }
+    progress(search.rows.len());
+    Ok(pairs.into_inner())
 }
 
 fn write_report(input: &TrainInput, report: &TrainReport) -> Result<(), TrainError> {

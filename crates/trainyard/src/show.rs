@@ -1,6 +1,7 @@
 //! Showing a running job: as JSON lines for programs, as plain lines, or live on a terminal.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 use trainyard_engine::engine::Notice;
 use trainyard_engine::job::{Job, Status};
@@ -68,13 +69,15 @@ impl Display {
     }
 
     /// Shows the end and what there is to find.
-    pub(crate) fn finish(self, job: &Job, exit: Exit) -> io::Result<()> {
+    ///
+    /// `folder` is where the artifacts are on this machine.
+    pub(crate) fn finish(self, job: &Job, folder: &Path, exit: Exit) -> io::Result<()> {
         if let Some(live) = &self.live {
             live.clear()?;
         }
         match self.form {
-            Form::Json => out(&json::ended(job, exit)),
-            Form::Lines | Form::Live => out(&ending(job)),
+            Form::Json => out(&json::ended(job, folder, exit)),
+            Form::Lines | Form::Live => out(&ending(job, folder)),
         }
     }
 
@@ -164,7 +167,7 @@ fn outcome_text(outcome: &Outcome) -> String {
 }
 
 /// The last lines for a person: how it ended, why, and where the results are.
-fn ending(job: &Job) -> String {
+fn ending(job: &Job, folder: &Path) -> String {
     let seconds = job.ended.map_or(0, |ended| ended.0.saturating_sub(job.created.0)) as f64 / 1000.0;
     let mut lines = vec![format!("{}: {} after {seconds:.1} s", job.name, job.status)];
     lines.extend(job.failure_reason.as_ref().map(|reason| ["reason: ", reason].concat()));
@@ -172,7 +175,15 @@ fn ending(job: &Job) -> String {
     let model = published.and_then(|published| published.model.as_ref());
     let output = published.and_then(|published| published.output.as_ref());
     for (name, uri) in [("model", model), ("output", output), ("merged", job.merged.as_ref())] {
-        lines.extend(uri.map(|uri| format!("{name}: {uri}")));
+        lines.extend(uri.map(|uri| format!("{name}: {}", place(uri, folder))));
     }
     lines.join("\n")
+}
+
+/// A URI and, unless it says so itself, the file that it stands for.
+fn place(uri: &str, folder: &Path) -> String {
+    match uri.strip_prefix("file://") {
+        Some(path) => path.to_owned(),
+        None => format!("{uri} ({})", folder.join(uri.rsplit('/').next().unwrap_or(uri)).display()),
+    }
 }

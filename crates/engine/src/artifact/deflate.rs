@@ -266,3 +266,67 @@ pub(super) fn closing_block(tail: &[u8]) -> Result<Vec<u8>, CompressError> {
     Compress::new(Compression::default(), false).compress_vec(tail, &mut output, FlushCompress::Finish)?;
     Ok(output)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A stretch of input: one byte again and again, a short text, or noise.
+    fn stretch() -> impl Strategy<Value = Vec<u8>> {
+        let length = prop_oneof![0..2000_usize, 30_000..70_000_usize, 250_000..270_000_usize];
+        (0..3_u8, any::<u64>(), length).prop_map(|(kind, seed, length)| match kind {
+            0 => vec![b'z'; length],
+            1 => b"once upon a time ".iter().copied().cycle().take(length).collect(),
+            _ => (0..length as u64)
+                .map(|i| (i ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[1])
+                .collect(),
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_stream_inflates_to_itself_also_behind_another(
+            stretches in proptest::collection::vec(stretch(), 0..8),
+            level in 0..11_u32,
+            threads in 0..4_usize,
+        ) {
+            let input = stretches.concat();
+            let mut part = Vec::new();
+            let (closed, deflated) = deflate(Effort { level, threads }, &mut part, &|_| {}, |sink| {
+                stretches.iter().try_for_each(|stretch| sink.write(stretch))
+            })?;
+            prop_assert!(closed.is_ok());
+            let expected =
+                Deflated { input_bytes: input.len() as u64, output_bytes: part.len() as u64, crc32: crc32fast::hash(&input) };
+            prop_assert_eq!(deflated, expected);
+            // Twice the same part: the second may not reach back into the first.
+            let joined = [part.as_slice(), &part, &closing_block(b"end")?].concat();
+            let mut inflated = Vec::new();
+            flate2::read::DeflateDecoder::new(joined.as_slice()).read_to_end(&mut inflated)?;
+            prop_assert!(inflated == [input.as_slice(), &input, b"end"].concat());
+        }
+    }
+
+    #[test]
+    fn noise_costs_next_to_nothing() {
+        let mut state = 1_u64;
+        let noise: Vec<u8> = (0..1_000_000)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state.to_be_bytes()[0]
+            })
+            .collect();
+        let mut part = Vec::new();
+        deflate(Effort { level: 6, threads: 1 }, &mut part, &|_| {}, |sink| sink.write(&noise))
+            .unwrap()
+            .0
+            .unwrap();
+        assert!(part.len() < noise.len() + 1000, "{} bytes", part.len());
+    }
+}

@@ -115,10 +115,10 @@ fn split_path(path: &[u8]) -> Option<(&[u8], &[u8])> {
     (slash > 0 && slash <= PREFIX.len()).then(|| (&path[..slash], &path[slash + 1..]))
 }
 
-/// Records are UTF-8, and not every reader takes the length of a record at its word: some end it at the
-/// first newline.
+/// Records are UTF-8, which libarchive converts to the user's locale and complains where it cannot; and not
+/// every reader takes the length of a record at its word: some end it at the first newline.
 fn fits_record(path: &[u8]) -> bool {
-    std::str::from_utf8(path).is_ok() && !path.contains(&b'\n')
+    path.is_ascii() && !path.contains(&b'\n')
 }
 
 fn push_extension(bytes: &mut Vec<u8>, kind: u8, name: &[u8], content: &[u8]) {
@@ -185,4 +185,56 @@ fn seal(block: &mut [u8; BLOCK]) {
     let sum: u64 = block.iter().map(|&byte| u64::from(byte)).sum();
     let text = format!("{sum:06o}\0 ");
     block[CHECKSUM].copy_from_slice(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(path: &[u8], size: u64) -> Vec<u8> {
+        Header { path, size, mode: 0o644, modified: (1, 0), host: "algo-1" }.to_bytes()
+    }
+
+    #[test]
+    fn sizes_beyond_eight_gibibytes_stand_in_the_header_and_in_a_record() {
+        for (size, with_record) in [(0, false), ((1 << 33) - 1, false), (1 << 33, true), (1 << 45, true)] {
+            let bytes = header(b"f", size);
+            let last = tar::Header::from_byte_slice(&bytes[bytes.len() - BLOCK..]);
+            assert_eq!(last.size().unwrap(), size);
+            let record = format!(" size={size}\n");
+            assert_eq!(String::from_utf8_lossy(&bytes[..2 * BLOCK]).contains(&record), with_record, "{size}");
+        }
+    }
+
+    #[test]
+    fn paths_are_split_records_or_long_names() {
+        let (long, fits, deep) =
+            ("l".repeat(101), format!("{}/{}", "p".repeat(155), "n".repeat(100)), "d/".repeat(78));
+        let too_deep = format!("{}/{}", "p".repeat(156), "n".repeat(100));
+        for (path, kinds) in [
+            ("short", "x0"),
+            (&fits, "x0"),
+            (&deep, "x5"),
+            (&long, "x0"),
+            (&too_deep, "x0"),
+            (&format!("{long}ü"), "Lx0"),
+            (&format!("{long}\n"), "Lx0"),
+        ] {
+            let bytes = header(path.as_bytes(), 0);
+            let with_record = String::from_utf8_lossy(&bytes).contains(&format!(" path={path}\n"));
+            assert_eq!(with_record, path == long || path == too_deep, "{path}");
+            let headers = bytes.chunks(BLOCK).filter(|block| block[MAGIC] == *b"ustar\x0000");
+            assert_eq!(headers.map(|block| char::from(block[TYPE])).collect::<String>(), kinds, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_record_counts_its_own_length() {
+        for (length, expected) in [(1, "6 k=v\n".len()), (92, 98), (93, 99), (94, 101), (95, 102)] {
+            let mut records = Vec::new();
+            push_record(&mut records, "k", &vec![b'v'; length]);
+            assert_eq!(records.len(), expected);
+            assert!(records.starts_with(format!("{expected} k=v").as_bytes()));
+        }
+    }
 }

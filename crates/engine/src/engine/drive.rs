@@ -1,6 +1,7 @@
 //! The loop of one job: events in, effects out, until it has ended.
 
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use fs_err as fs;
@@ -112,9 +113,9 @@ impl Driver {
         &self.job
     }
 
-    /// Where the job's plan, logs and reports are.
-    pub fn run_directory(&self) -> &RunDirectory {
-        &self.run
+    /// Where the job's artifacts are put on this machine.
+    pub fn output_folder(&self) -> &Path {
+        &self.plan.output.folder
     }
 
     /// Drives the job to its end. What there is to show goes to `notices`, which is unbounded because

@@ -11,14 +11,13 @@ use tokio::sync::mpsc;
 use trainyard_engine::backend::Backend;
 use trainyard_engine::backend::local::LocalBackend;
 use trainyard_engine::engine::{Command, Driver, Engine, EngineError, Notice};
-use trainyard_engine::job::Job;
 use trainyard_engine::prepare::prepare;
 
 use super::Places;
 use crate::exit::{Exit, Refused};
+use crate::job_file;
 use crate::machine::{data_folder, machine};
 use crate::show::{Display, Form};
-use crate::{exit, job_file};
 
 /// Run a training job to its end
 ///
@@ -94,6 +93,7 @@ fn refusal(error: EngineError) -> anyhow::Error {
 async fn drive(driver: Driver, form: Form) -> anyhow::Result<Exit> {
     let (commands, mut obeyed) = mpsc::unbounded_channel();
     let (notices, mut shown) = mpsc::unbounded_channel();
+    let folder = driver.output_folder().to_owned();
     let mut display = Display::new(form, driver.job());
     let mut asked = Asked::listen(commands)?;
     let mut driven = tokio::spawn(async move { driver.drive(&mut obeyed, notices).await });
@@ -106,7 +106,9 @@ async fn drive(driver: Driver, form: Form) -> anyhow::Result<Exit> {
         }
     };
     show_rest(&mut shown, &mut display)?;
-    finish(display, &job)
+    let exit = Exit::of_job(&job);
+    display.finish(&job, &folder, exit)?;
+    Ok(exit)
 }
 
 fn show_rest(shown: &mut mpsc::UnboundedReceiver<Notice>, display: &mut Display) -> anyhow::Result<()> {
@@ -114,12 +116,6 @@ fn show_rest(shown: &mut mpsc::UnboundedReceiver<Notice>, display: &mut Display)
         display.show(&notice)?;
     }
     Ok(())
-}
-
-fn finish(display: Display, job: &Job) -> anyhow::Result<Exit> {
-    let exit = exit::Exit::of_job(job);
-    display.finish(job, exit)?;
-    Ok(exit)
 }
 
 /// Turns signals into commands: the first asks the job to stop, the second kills it.

@@ -1,5 +1,7 @@
 //! Events as JSON objects, one a line.
 
+use std::path::Path;
+
 use serde_json::json;
 use trainyard_engine::job::{Job, Transition};
 use trainyard_engine::run::{LogLine, Report, Stamped};
@@ -48,7 +50,7 @@ pub(super) fn report(host: &str, stamped: &Stamped) -> String {
     event.to_string()
 }
 
-pub(super) fn ended(job: &Job, exit: Exit) -> String {
+pub(super) fn ended(job: &Job, folder: &Path, exit: Exit) -> String {
     let metrics = job.metrics.iter();
     let metrics: Vec<_> = metrics
         .map(|(name, (value, at))| json!({"MetricName": name, "Value": *value as f32, "Timestamp": at.seconds()}))
@@ -63,6 +65,7 @@ pub(super) fn ended(job: &Job, exit: Exit) -> String {
         "model": job.published.as_ref().and_then(|published| published.model.as_ref()),
         "output": job.published.as_ref().and_then(|published| published.output.as_ref()),
         "merged": job.merged,
+        "folder": folder,
         "clashes": job.published.as_ref().map(|published| &published.clashes),
         "metrics": metrics,
         "warnings": job.warnings,

@@ -4,19 +4,23 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
+use super::super::{ArchiveReader, EntryKind};
 use super::*;
 
 /// Runs a program that must succeed and say nothing on standard error; none, with the reason printed,
 /// when it is not installed.
 fn run(program: &str, arguments: &[&str]) -> Option<String> {
-    let output =
-        match Command::new(program).args(arguments).env("LC_ALL", "C.UTF-8").env("TZ", "UTC").output() {
-            Ok(output) => output,
-            Err(error) => {
-                eprintln!("skipped: cannot run {program}: {error}");
-                return None;
-            }
-        };
+    run_in("C.UTF-8", program, arguments)
+}
+
+fn run_in(locale: &str, program: &str, arguments: &[&str]) -> Option<String> {
+    let output = match Command::new(program).args(arguments).env("LC_ALL", locale).env("TZ", "UTC").output() {
+        Ok(output) => output,
+        Err(error) => {
+            eprintln!("skipped: cannot run {program}: {error}");
+            return None;
+        }
+    };
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && errors.is_empty(), "{program} {arguments:?}: {errors}");
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -63,12 +67,12 @@ fn expect_extracted(folder: &Path, nodes: &Nodes) {
 fn gnu_tar_and_bsdtar_extract_everything() {
     let scratch = TempDir::new().unwrap();
     let (archive, nodes) = odd_archive(scratch.path());
-    for program in ["tar", "bsdtar"] {
+    for (program, locale) in [("tar", "C"), ("tar", "C.UTF-8"), ("bsdtar", "C"), ("bsdtar", "C.UTF-8")] {
         let output = TempDir::new().unwrap();
         let folder = output.path().to_str().unwrap();
-        if run(program, &["-xpzf", &archive, "-C", folder]).is_some() {
+        if run_in(locale, program, &["-xpzf", &archive, "-C", folder]).is_some() {
             expect_extracted(output.path(), &nodes);
-            run(program, &["-tvzf", &archive]);
+            run_in(locale, program, &["-tvzf", &archive]);
         }
     }
 }
@@ -112,4 +116,36 @@ fn python_reads_files_and_streams_and_sees_the_hosts() {
         assert!(seen.contains("algo-1 'block'\n") && seen.contains("algo-2 'sub/other'\n"), "{seen}");
         assert_eq!(seen.matches("'empty file'").count(), 2);
     }
+}
+
+#[test]
+fn archives_of_gnu_tar_and_bsdtar_are_read() {
+    let scratch = TempDir::new().unwrap();
+    let (_, nodes) = odd_archive(scratch.path());
+    let (ours, theirs) = (scratch.path().join("model.tar.gz"), scratch.path().join("theirs.tar.gz"));
+    let (ours, theirs) = (ours.to_str().unwrap(), theirs.to_str().unwrap());
+    let output = TempDir::new().unwrap();
+    let folder = output.path().to_str().unwrap();
+    if run("tar", &["-xpzf", ours, "-C", folder]).is_none() {
+        return;
+    }
+    for arguments in [["tar", "--format=gnu"], ["tar", "--format=posix"], ["bsdtar", "--format=gnutar"]] {
+        let [program, format] = arguments;
+        if run(program, &["-czf", theirs, format, "-C", folder, "."]).is_some() {
+            let found = contents(theirs);
+            assert!(found == nodes.iter().map(|(path, node)| (path.clone(), node.content.clone())).collect());
+        }
+    }
+}
+
+/// What our reader finds, folders without content.
+fn contents(archive: &str) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
+    let mut reader = ArchiveReader::new(fs_err::File::open(archive).unwrap());
+    let mut found = BTreeMap::new();
+    while let Some(mut entry) = reader.next_entry().unwrap() {
+        let mut content = Vec::new();
+        entry.read_to_end(&mut content).unwrap();
+        found.insert(entry.path.clone(), (entry.kind == EntryKind::File).then_some(content));
+    }
+    found
 }

@@ -1,0 +1,99 @@
+//! Rows in 16-bit integers: a screen that tells, with a proven margin, which pairs can not matter.
+//!
+//! A row `x` becomes `q = round(S · x/|x|)` with `S = 32767`, so that `q/S = x/|x| + e`. The largest `|e|` over all
+//! rows, `E`, is measured, not estimated. For two rows, `q·q'/S² = cos + x̂·e' + e·x̂' + e·e'`, hence
+//! `|q·q'/S² − cos| ≤ 2E + E²` (Cauchy and Schwarz). The same argument bounds every partial sum by
+//! `S²(1 + E)²`, which is checked to fit 32 bits.
+
+use crate::dense::DenseRows;
+use std::ops::Range;
+
+/// What a unit entry becomes.
+const SCALE: f64 = 32767.0;
+
+/// Adding this to a small number leaves it, rounded, in the lowest bits.
+const ROUNDING: f64 = 6_755_399_441_055_744.0;
+
+/// Factor that turns a row of this norm into its integers.
+fn factor(norm: f64) -> f64 {
+    if norm == 0.0 { 0.0 } else { SCALE / norm }
+}
+
+fn quantise(value: f64, factor: f64) -> i16 {
+    // The lowest 16 bits are the number itself in two's complement.
+    (value * factor + ROUNDING).to_bits() as i16
+}
+
+/// `|e|` of a row.
+pub(crate) fn error(row: &[f64], norm: f64) -> f64 {
+    let factor = factor(norm);
+    let square = |value: &f64| {
+        let off = value * factor - f64::from(quantise(*value, factor));
+        off * off
+    };
+    row.iter().map(square).sum::<f64>().sqrt() / SCALE
+}
+
+/// Translates between sums of integers and scores.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Margin {
+    margin: f64,
+}
+
+impl Margin {
+    /// The margin for rows of so many columns and this largest error; `None` if sums might not fit 32 bits.
+    pub(crate) fn new(error: f64, columns: usize) -> Option<Self> {
+        // The second term covers the rounding of scores to float32, the third that of sums in float64.
+        let margin = 2.0 * error + error * error + 2f64.powi(-23) + columns as f64 * 2f64.powi(-50);
+        (SCALE * SCALE * (1.0 + margin) < 0.95 * f64::from(i32::MAX)).then_some(Self { margin })
+    }
+
+    /// The greatest sum that no pair with at least this score has.
+    pub(crate) fn below(self, score: f32) -> i32 {
+        if score == f32::NEG_INFINITY {
+            return i32::MIN;
+        }
+        // Scores lie between -1 and 1, and so the result fits.
+        ((f64::from(score) - self.margin) * SCALE * SCALE).floor() as i32 - 1
+    }
+
+    /// The greatest sum that certainly means a lower score than this sum does.
+    pub(crate) fn certainly_behind(self, sum: i32) -> i32 {
+        sum.saturating_sub((2.0 * self.margin * SCALE * SCALE).ceil() as i32 + 1)
+    }
+}
+
+/// Rows packed for [`crate::machine::Kernel::compare`]: panels of equal width, the last filled up with zeros.
+#[derive(Debug, Default)]
+pub(crate) struct Panels {
+    numbers: Vec<i16>,
+    panel: usize,
+    row: Vec<f64>,
+}
+
+impl Panels {
+    /// Packs rows; what was packed before is gone.
+    pub(crate) fn pack(&mut self, matrix: &DenseRows, rows: Range<usize>, width: usize) {
+        let stride = matrix.matrix.stride();
+        self.panel = width * stride;
+        self.numbers.clear();
+        self.numbers.resize(rows.len().div_ceil(width) * self.panel, 0);
+        self.row.resize(stride, 0.0);
+        for (panel, numbers) in self.numbers.chunks_exact_mut(self.panel).enumerate() {
+            let first = rows.start + panel * width;
+            for row in first..rows.end.min(first + width) {
+                matrix.read(row..row + 1, &mut self.row);
+                let factor = factor(matrix.norms[row]);
+                let pairs = numbers.as_chunks_mut::<2>().0[row - first..].iter_mut().step_by(width);
+                for (pair, values) in pairs.zip(self.row.as_chunks::<2>().0) {
+                    *pair = values.map(|value| quantise(value, factor));
+                }
+            }
+        }
+    }
+
+    /// The panels, in the order of the rows.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[i16]> {
+        self.numbers.chunks_exact(self.panel)
+    }
+}

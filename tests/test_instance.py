@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 from yard import channel
@@ -253,12 +254,20 @@ def test_input_folder_is_writable(yard):
 
 
 def test_what_a_program_changes_elsewhere_is_thrown_away(yard):
-    kept = yard.file("kept", "original")
-    removed = yard.file("removed", "original")
+    kept = yard.file("home/kept", "original")
+    removed = yard.file("home/removed", "original")
     program = yard.sh('set -e; echo changed >"$KEPT"; rm "$REMOVED"; cat "$KEPT" >/opt/ml/model/seen')
     job = yard.job(program, Environment={"KEPT": str(kept), "REMOVED": str(removed)})
     assert yard.run(job).text("seen") == "changed\n"
     assert (kept.read_text(), removed.read_text()) == ("original", "original")
+
+
+def test_folders_of_others_are_writable_for_root_alone(yard):
+    program = yard.sh("echo x >/usr/share/trainyard-test && echo written || echo refused")
+    ended = yard.run(yard.job(program))
+    assert ended.log(stream="stdout") == ["written" if yard.uid == 0 else "refused"]
+    assert yard.uid == 0 or "Read-only file system" in ended.log(stream="stderr")[0]
+    assert not Path("/usr/share/trainyard-test").exists()
 
 
 def test_everything_left_belongs_to_the_submitting_user(yard):

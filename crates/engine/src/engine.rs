@@ -9,6 +9,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use fs_err as fs;
 
@@ -25,6 +26,10 @@ mod tests;
 mod tidy;
 
 pub use drive::{Command, Driver, Notice};
+
+/// How long a full disk is waited for: a minute.
+const DISK_FULL_TRIES: u32 = 600;
+const DISK_FULL_PAUSE: Duration = Duration::from_millis(100);
 
 /// Owns the jobs of one data folder.
 #[derive(Clone)]
@@ -131,8 +136,8 @@ impl Engine {
         let first = RunDirectory::open(&self.attempt_folder(name, 1))?;
         let (plan, manifests) = (first.plan()?, first.read_manifests()?);
         let mut job = Job::replay(&plan, stored.created, &stored.events);
-        self.take_in_late_reports(&mut job)?;
-        let effects = self.record(&mut job, Event::Resumed)?;
+        self.take_in_late_reports(&mut job).await?;
+        let effects = self.record(&mut job, Event::Resumed).await?;
         if effects.is_empty() {
             return Ok(None);
         }
@@ -140,14 +145,26 @@ impl Engine {
     }
 
     /// Stores an event and applies it, in this order: what is shown is kept.
-    fn record(&self, job: &mut Job, event: Event) -> Result<Vec<Effect>, EngineError> {
+    ///
+    /// A full disk is waited for: an instance that has filled it fails and gives the room back.
+    async fn record(&self, job: &mut Job, event: Event) -> Result<Vec<Effect>, EngineError> {
         let at = Timestamp::now();
-        self.store().append(&job.name, at, &event)?;
-        Ok(job.apply(at, event))
+        let mut tries = DISK_FULL_TRIES;
+        loop {
+            let stored = self.store().append(&job.name, at, &event);
+            match stored {
+                Err(error) if error.is_disk_full() && tries > 0 => tries -= 1,
+                stored => {
+                    stored?;
+                    return Ok(job.apply(at, event));
+                }
+            }
+            tokio::time::sleep(DISK_FULL_PAUSE).await;
+        }
     }
 
     /// Reports that were written after the last driver was killed.
-    fn take_in_late_reports(&self, job: &mut Job) -> Result<(), EngineError> {
+    async fn take_in_late_reports(&self, job: &mut Job) -> Result<(), EngineError> {
         for instance in job.instances.clone() {
             let root = self.attempt_folder(&job.name, instance.attempt);
             if instance.has_ended() || !root.join("format").exists() {
@@ -155,7 +172,7 @@ impl Engine {
             }
             let reports = RunDirectory::open(&root)?.instance(&instance.host).reports();
             for report in crate::run::Tail::new(reports).read()? {
-                self.record(job, Event::Reported { host: instance.host.clone(), report })?;
+                self.record(job, Event::Reported { host: instance.host.clone(), report }).await?;
             }
         }
         Ok(())

@@ -71,6 +71,13 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// Whether the disk is full, which the end of an instance may mend.
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Self::Sqlite(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull))
+    }
+}
+
 /// A job as it is stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredJob {

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::{Attempt, Engine, EngineError, publish, tidy};
 use crate::backend::{Backend, BackendError, Launch, Placement, Presence, Stop};
+use crate::explain::chain;
 use crate::job::{Effect, Event, Job, MERGE_HOST};
 use crate::plan::JobPlan;
 use crate::run::{LogLine, News, Outcome, Report, RunDirectory, Stamped, Watch};
@@ -127,19 +128,33 @@ impl Driver {
     ) -> Result<Job, EngineError> {
         self.notices = Some(notices);
         self.show_job();
+        let driven = self.until_ended(commands).await;
+        if driven.is_err() {
+            // Nobody will look after the instances any more; a resume starts them again.
+            for placed in &self.placed {
+                self.engine.backend.release(&placed.placement).await?;
+            }
+        }
+        driven.map(|()| self.job)
+    }
+
+    async fn until_ended(
+        &mut self,
+        commands: &mut mpsc::UnboundedReceiver<Command>,
+    ) -> Result<(), EngineError> {
         loop {
             self.carry_out().await?;
             if self.job.has_ended() {
-                return Ok(self.job);
+                return Ok(());
             }
             match self.wait(commands).await {
                 Woken::Command(command) => self.obey(command).await?,
-                Woken::News(news) => self.take_in(news?)?,
-                Woken::Presence(index, presence) => self.presence_changed(index, presence?)?,
+                Woken::News(news) => self.take_in(news?).await?,
+                Woken::Presence(index, presence) => self.presence_changed(index, presence?).await?,
                 Woken::Done(done) => self.work_done(done).await?,
                 Woken::Deadline => {
                     self.deadline = None;
-                    self.happen(Event::MaxRuntimeReached)?;
+                    self.happen(Event::MaxRuntimeReached).await?;
                 }
             }
         }
@@ -160,9 +175,9 @@ impl Driver {
 
     async fn obey(&mut self, command: Option<Command>) -> Result<(), EngineError> {
         match command {
-            Some(Command::Stop) => self.happen(Event::StopRequested),
+            Some(Command::Stop) => self.happen(Event::StopRequested).await,
             Some(Command::Kill) => {
-                self.happen(Event::StopRequested)?;
+                self.happen(Event::StopRequested).await?;
                 let mut hosts = self.job.running_hosts();
                 hosts.push(MERGE_HOST.to_owned());
                 self.stop(&hosts, Duration::ZERO).await
@@ -172,14 +187,14 @@ impl Driver {
     }
 
     /// Stores an event, applies it and keeps its effects for later.
-    fn happen(&mut self, event: Event) -> Result<(), EngineError> {
-        let effects = self.engine.record(&mut self.job, event)?;
+    async fn happen(&mut self, event: Event) -> Result<(), EngineError> {
+        let effects = self.engine.record(&mut self.job, event).await?;
         self.effects.extend(effects);
         self.show_job();
         Ok(())
     }
 
-    fn take_in(&mut self, news: Vec<News>) -> Result<(), EngineError> {
+    async fn take_in(&mut self, news: Vec<News>) -> Result<(), EngineError> {
         for News { host, log, reports } in news {
             if !log.is_empty() {
                 self.show(Notice::Log { host: host.clone(), lines: log });
@@ -189,7 +204,7 @@ impl Driver {
                 if host == MERGE_HOST {
                     self.merge_reported(&report);
                 } else if self.job.is_news(&host, &report.report) {
-                    self.happen(Event::Reported { host: host.clone(), report })?;
+                    self.happen(Event::Reported { host: host.clone(), report }).await?;
                 }
             }
         }
@@ -218,7 +233,7 @@ impl Driver {
         });
     }
 
-    fn presence_changed(&mut self, index: usize, presence: Vec<Presence>) -> Result<(), EngineError> {
+    async fn presence_changed(&mut self, index: usize, presence: Vec<Presence>) -> Result<(), EngineError> {
         let placed = &mut self.placed[index];
         let hosts = placed.placement.hosts().map(str::to_owned);
         let gone: Vec<_> = hosts
@@ -229,36 +244,40 @@ impl Driver {
         placed.known = presence;
         // Whatever a supervisor wrote before it went is there now.
         let news = self.watch.read_all()?;
-        self.take_in(news)?;
+        self.take_in(news).await?;
         for host in gone {
             if host == MERGE_HOST {
-                self.merge_lost()?;
+                self.merge_lost().await?;
             } else if self.job.running_hosts().contains(&host) {
-                self.happen(Event::Lost { host })?;
+                self.happen(Event::Lost { host }).await?;
             }
         }
         Ok(())
     }
 
-    fn merge_lost(&mut self) -> Result<(), EngineError> {
+    async fn merge_lost(&mut self) -> Result<(), EngineError> {
         if self.run.instance(MERGE_HOST).has_ended()? {
             return Ok(());
         }
         let explanation = "the merging instance was lost: its supervisor has left no last report".to_owned();
-        self.happen(Event::MergeFailed { explanation })
+        self.happen(Event::MergeFailed { explanation }).await
     }
 
     async fn work_done(&mut self, done: Result<Done, tokio::task::JoinError>) -> Result<(), EngineError> {
         let done = done.map_err(io::Error::other)?;
         match done {
-            Done::Event(event) => self.happen(event),
+            Done::Event(event) => self.happen(event).await,
             Done::Launched(Ok(placement)) => {
                 self.placed(placement)?;
-                self.happen(Event::Launched)
+                self.happen(Event::Launched).await
             }
-            Done::Launched(Err(error)) => self.happen(Event::LaunchFailed { explanation: chain(&error) }),
+            Done::Launched(Err(error)) => {
+                self.happen(Event::LaunchFailed { explanation: chain(&error) }).await
+            }
             Done::MergeLaunched(Ok(placement)) => self.placed(placement),
-            Done::MergeLaunched(Err(error)) => self.happen(Event::MergeFailed { explanation: chain(&error) }),
+            Done::MergeLaunched(Err(error)) => {
+                self.happen(Event::MergeFailed { explanation: chain(&error) }).await
+            }
         }
     }
 
@@ -366,15 +385,4 @@ async fn sleep_until(deadline: Option<Instant>) {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
     }
-}
-
-/// An error and its causes in one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
-use super::drive::chain;
 use super::{Engine, tidy};
 use crate::artifact::{CombineError, PackedPart, PartFile, combine};
+use crate::explain::chain;
 use crate::job::{Event, Job, Published};
 use crate::plan::OutputPlan;
 use crate::run::{InstanceDirectory, Part};

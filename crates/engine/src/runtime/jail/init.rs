@@ -4,6 +4,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use rustix::process::{
@@ -100,19 +102,28 @@ fn run(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError> {
     };
     tell(socket, &Message::Started)?;
     let commands = socket.try_clone().map_err(step("listen to the supervisor"))?;
-    thread::Builder::new().spawn(|| obey(commands)).map_err(step("listen to the supervisor"))?;
+    let terminated = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&terminated);
+    thread::Builder::new().spawn(move || obey(commands, &flag)).map_err(step("listen to the supervisor"))?;
     let exit = reap_until(train)?;
+    if terminated.load(Ordering::SeqCst) {
+        // Every process was asked to end and has the grace to do so, not only `train`.
+        reap_all()?;
+    }
     // When this process ends, the kernel kills what is left in its namespace.
     tell(socket, &Message::Exited(exit))
 }
 
 /// Carries out the supervisor's commands; without a supervisor everything is killed.
-fn obey(mut commands: UnixStream) {
+fn obey(mut commands: UnixStream, terminated: &AtomicBool) {
     let mut byte = [0];
     loop {
         match commands.read(&mut byte) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Ok(1) if byte == [Command::Terminate.byte()] => sys::signal_all(libc::SIGTERM),
+            Ok(1) if byte == [Command::Terminate.byte()] => {
+                terminated.store(true, Ordering::SeqCst);
+                sys::signal_all(libc::SIGTERM);
+            }
             Ok(_) | Err(_) => return sys::signal_all(libc::SIGKILL),
         }
     }
@@ -125,6 +136,17 @@ fn reap_until(train: Pid) -> Result<Exit, SetupError> {
             Ok(Some((pid, status))) if pid == train => return Ok(exit(status)),
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error).map_err(step("wait for the program")),
+        }
+    }
+}
+
+/// Waits until no other process of the instance is left.
+fn reap_all() -> Result<(), SetupError> {
+    loop {
+        match wait(WaitOptions::empty()) {
+            Err(rustix::io::Errno::CHILD) => return Ok(()),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).map_err(step("wait for the program's children")),
         }
     }
 }

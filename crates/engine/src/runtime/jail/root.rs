@@ -7,7 +7,7 @@
 
 use std::fs::{FileType, Permissions};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
@@ -23,6 +23,9 @@ const OWN: [&str; 5] = ["/proc", "/sys", "/dev", "/run", "/tmp"];
 
 /// A folder with more entries is shown as a whole, so that the number of mounts has a limit.
 const MOST_ENTRIES: usize = 256;
+
+/// The user id that files of unmapped owners show (proc(5), overflowuid).
+const UNMAPPED: u32 = 65534;
 
 /// Where the new root is put together: a folder that every machine has and that no jail takes from
 /// the machine after this.
@@ -43,10 +46,13 @@ pub(super) fn assemble(jail: &Jail) -> Result<PathBuf, SetupError> {
         targets: jail.mounts.iter().map(|mount| mount.target().clone()).collect(),
         overlay,
         layers: workshop.join("layers"),
-        count: 0,
+        overlaid: Vec::new(),
         root: root.clone(),
     };
     machine.show_entries(Path::new("/"))?;
+    if let Some(home) = jail.program.environment.get("HOME") {
+        machine.show_home(Path::new(home))?;
+    }
     Ok(root)
 }
 
@@ -69,7 +75,8 @@ struct Machine {
     targets: Vec<PathBuf>,
     overlay: bool,
     layers: PathBuf,
-    count: usize,
+    /// Folders that are shown through an overlay.
+    overlaid: Vec<PathBuf>,
     root: PathBuf,
 }
 
@@ -111,7 +118,7 @@ impl Machine {
             fs::set_permissions(place, Permissions::from_mode(mode)).map_err(at("make", place))?;
             return self.show_entries(path);
         }
-        if self.overlay && self.show_overlay(path, place)? {
+        if self.takes_overlay(path) && self.show_overlay(path, place)? {
             return Ok(());
         }
         Tree::of(path, place)?.read_only()?.attach()
@@ -121,7 +128,8 @@ impl Machine {
     /// or it lacks a place where something is to be mounted and none could be made.
     fn must_be_split(&self, path: &Path) -> bool {
         let mounts_below = self.mount_points.iter().any(|point| point != path && point.starts_with(path));
-        mounts_below && self.overlay || self.targets.iter().any(|target| self.lacks_place(path, target))
+        mounts_below && self.takes_overlay(path)
+            || self.targets.iter().any(|target| self.lacks_place(path, target))
     }
 
     /// The top of an overlay belongs to this user, what lies deeper belongs to who owns it on the
@@ -131,7 +139,30 @@ impl Machine {
             return false;
         }
         let parent = target.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(path);
-        !self.overlay || parent != path && access(parent, Access::WRITE_OK).is_err()
+        !self.takes_overlay(path) || parent != path && access(parent, Access::WRITE_OK).is_err()
+    }
+
+    /// Whether an overlay of a folder would be of use. In one that belongs to somebody whose id the jail
+    /// does not have, every write below the top would fail with "value too large": the kernel can't
+    /// copy the owner of the folders on the way. A plain refusal is better.
+    fn takes_overlay(&self, path: &Path) -> bool {
+        self.overlay && fs::metadata(path).is_ok_and(|found| found.uid() != UNMAPPED)
+    }
+
+    /// The user's own home folder can be written where folders of others can't be, and what is written
+    /// there is forgotten: programs keep caches and settings in it.
+    fn show_home(&mut self, home: &Path) -> Result<(), SetupError> {
+        let Ok(home) = fs::canonicalize(home) else { return Ok(()) };
+        let place = self.place(&home);
+        let shown_by_others =
+            home.ancestors().skip(1).any(|folder| folder.parent().is_some() && self.takes_overlay(folder));
+        let own = OWN.iter().any(|own| home.starts_with(own)) || self.targets.contains(&home);
+        if home.parent().is_none() || own || shown_by_others || !self.takes_overlay(&home) || !place.is_dir()
+        {
+            return Ok(());
+        }
+        // Where the kernel refuses it, the folder stays as it is: read-only.
+        self.show_overlay(&home, &place).map(drop)
     }
 
     fn can_be_split(&self, path: &Path) -> bool {
@@ -140,16 +171,18 @@ impl Machine {
 
     /// Tells whether the kernel allows it: some file systems can't lie below an overlay.
     fn show_overlay(&mut self, path: &Path, place: &Path) -> Result<bool, SetupError> {
-        self.count += 1;
-        let layer = self.layers.join(self.count.to_string());
+        let layer = self.layers.join(self.overlaid.len().to_string());
         let (upper, work) = (layer.join("upper"), layer.join("work"));
         fs::create_dir_all(&upper).map_err(at("make", &upper))?;
         fs::create_dir(&work).map_err(at("make", &work))?;
         let mode = fs::metadata(path).map_err(at("look at", path))?.permissions().mode();
         fs::set_permissions(&upper, Permissions::from_mode(mode)).map_err(at("make", &upper))?;
         match overlay(&[path], &upper, &work) {
-            Ok(mount) => Tree::folder(mount, place).attach().map(|()| true),
-            Err(_) => Ok(false),
+            Ok(mount) => {
+                self.overlaid.push(path.to_owned());
+                Tree::folder(mount, place).attach().map(|()| true)
+            }
+            Err(_) => fs::remove_dir_all(&layer).map(|()| false).map_err(at("remove", &layer)),
         }
     }
 

@@ -1,0 +1,124 @@
+"""Times two instances of `true` from start to exit, ours and the peers', in turn. See run.sh."""
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+IMAGE = "trainyard-bench-true"
+
+LOCAL_MODE = """
+from sagemaker.estimator import Estimator
+from sagemaker.local import LocalSession
+session = LocalSession()
+session.config = {"local": {"local_code": True}}
+estimator = Estimator(image_uri="%s", role="arn:aws:iam::000000000000:role/bench", instance_count=2,
+                      instance_type="local", sagemaker_session=session, output_path="file://%s")
+estimator.fit(logs=False)
+"""
+
+
+def job(folder, attempt):
+    request = {
+        "TrainingJobName": "startup",
+        "AlgorithmSpecification": {
+            "TrainingImage": "host:/usr/bin", "TrainingInputMode": "File", "ContainerEntrypoint": ["/bin/true"],
+        },
+        "OutputDataConfig": {"S3OutputPath": "s3://results/out"},
+        "ResourceConfig": {"InstanceType": "local", "InstanceCount": 2},
+        "StoppingCondition": {"MaxRuntimeInSeconds": 60},
+    }
+    path = folder / f"job-{attempt}.json"
+    path.write_text(json.dumps(request))
+    return path
+
+
+def timed(*commands):
+    """Seconds until all commands, started together, have ended; each must succeed."""
+    start = time.perf_counter()
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for command in commands]
+    for process in running:
+        said, _ = process.communicate()
+        if process.returncode:
+            sys.exit(f"{process.args} ended with {process.returncode}:\n{said.decode()}")
+    return time.perf_counter() - start
+
+
+def output_of(*command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def docker_image(folder):
+    """An image with nothing but a static `train` that ends at once; made here, as no registry is needed."""
+    source = folder / "true.c"
+    source.write_text("int main(void) { return 0; }\n")
+    root = folder / "root"
+    root.mkdir()
+    subprocess.run(["cc", "-static", "-O2", "-o", root / "train", source], check=True)
+    archive = folder / "root.tar"
+    subprocess.run(["tar", "-C", root, "-cf", archive, "train"], check=True)
+    subprocess.run(["docker", "import", "--change", 'ENTRYPOINT ["/train"]', archive, IMAGE], check=True,
+                   stdout=subprocess.DEVNULL)
+
+
+def contestants(binary, folder):
+    """Name and a function that runs it once, for all that are there."""
+    found = {}
+    for name, data in ("trainyard, data on disk", folder / "data"), ("trainyard, data in memory", memory(folder)):
+        found[name] = lambda data=data, path=job(folder, name.split()[-1]): timed(
+            [binary, "run", path, "--data-dir", data])
+    server = output_of("docker", "version", "--format", "{{.Server.Version}}")
+    if server is None:
+        print("docker run: not measured, no daemon answers")
+        print("SDK local mode: not measured, it needs Docker")
+        return found
+    docker_image(folder)
+    found[f"docker run, twice at once ({server})"] = lambda: timed(
+        *[["docker", "run", "--rm", IMAGE, "train"]] * 2)
+    python = os.environ.get("SDK_PYTHON")
+    version = python and output_of(python, "-c", "import sagemaker; print(sagemaker.__version__)")
+    if not version:
+        print("SDK local mode: not measured, name a Python with sagemaker in SDK_PYTHON")
+        return found
+    script = LOCAL_MODE % (IMAGE, folder / "sdk")
+    found[f"SDK local mode ({version})"] = lambda: timed([python, "-c", script])
+    return found
+
+
+def memory(folder):
+    """A folder on a file system in memory; removed with everything else."""
+    path = Path(tempfile.mkdtemp(prefix="trainyard-bench-", dir="/dev/shm"))
+    (folder / "memory").symlink_to(path)
+    return path
+
+
+def main():
+    binary, rounds = sys.argv[1], int(sys.argv[2])
+    folder = Path(tempfile.mkdtemp(prefix="trainyard-bench-", dir="/var/tmp"))
+    try:
+        runs = contestants(binary, folder)
+        seconds = {name: [] for name in runs}
+        for round_number in range(rounds + 1):
+            for name, run in runs.items():
+                spent = run()
+                if round_number:  # the first warms the caches
+                    seconds[name].append(spent)
+        print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors, medians of {rounds}")
+        ours = statistics.median(seconds["trainyard, data on disk"])
+        for name, spent in seconds.items():
+            median = statistics.median(spent)
+            print(f"{name:40} {median * 1000:8.1f} ms  fastest {min(spent) * 1000:8.1f} ms  {median / ours:6.2f} x")
+    finally:
+        shutil.rmtree((folder / "memory").resolve(), ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+main()

@@ -141,8 +141,11 @@ fn check_host(input: &TrainInput) -> Result<(), TrainError> {
 fn write_part(input: &TrainInput, settings: &Settings, matrix: &Matrix) -> Result<u64, TrainError> {
     let rows = row_range(input.rank, input.world_size, matrix.rows() as u64);
     let pairs = AtomicU64::new(0);
+    let most_done = AtomicU64::new(0);
     let progress = |rows_done: usize| {
-        let (rows_done, rows) = (rows_done as u64, rows.end - rows.start);
+        // A search that begins anew in another way does not show less than was shown before.
+        let rows_done = most_done.fetch_max(rows_done as u64, Ordering::Relaxed).max(rows_done as u64);
+        let rows = rows.end - rows.start;
         (input.progress)(Progress { rows_done, rows, pairs: pairs.load(Ordering::Relaxed) });
     };
     let search = Search {

@@ -25,7 +25,7 @@ struct Candidate {
 
 /// Sums of one row after the other, reused.
 struct Sums {
-    dots: Vec<f64>,
+    dots: Vec<f32>,
     /// Which rows have a sum for the row at hand.
     seen: Vec<bool>,
     touched: Vec<u32>,
@@ -61,9 +61,11 @@ fn row_neighbours(
 ) -> Vec<Neighbour> {
     let threshold = search.selection.threshold.unwrap_or(f32::NEG_INFINITY);
     let (summed, left_out) = split_columns(matrix, row, f64::from(threshold) / 2.0);
-    sums.add_up(matrix, &summed);
-    let mut candidates = sums.candidates(matrix, row, left_out);
-    candidates.retain(|candidate| candidate.greatest >= threshold);
+    sums.add_up(matrix, &summed, matrix.norms[row]);
+    // Sums of n products of float32 numbers, themselves rounded, are off by less than (n + 3)·2⁻²⁴ of the
+    // product of the norms; twice that covers all that is off in float64.
+    let bound = left_out + (summed.len() + 8) as f64 * 2f64.powi(-23);
+    let mut candidates = sums.candidates(row, bound, threshold);
     if threshold <= 0.0 {
         let wanted = search.selection.top_k.unwrap_or(usize::MAX);
         let above_zero = candidates.iter().filter(|candidate| candidate.least > 0.0).count();
@@ -114,34 +116,30 @@ fn keep_possible(candidates: &mut Vec<Candidate>, top_k: usize) {
 }
 
 impl Sums {
-    fn add_up(&mut self, matrix: &SparseRows, entries: &[Entry]) {
+    fn add_up(&mut self, matrix: &SparseRows, entries: &[Entry], norm: f64) {
         for entry in entries {
+            let value = (entry.value / norm) as f32;
             for posting in matrix.index.column(entry.column) {
                 let other = posting.row as usize;
                 if !self.seen[other] {
                     self.seen[other] = true;
                     self.touched.push(posting.row);
                 }
-                self.dots[other] += entry.value * posting.value;
+                self.dots[other] += value * posting.value;
             }
         }
     }
 
-    fn candidates(&self, matrix: &SparseRows, row: usize, left_out: f64) -> Vec<Candidate> {
-        // Either sum of n products is off by less than n·2⁻⁵³ of the product of the norms, and the norms
-        // themselves by less; twice the sum of all that is safe.
-        let bound = left_out + (matrix.row(row).len() + 8) as f64 * 2f64.powi(-51);
-        let norms = &matrix.norms;
+    /// Rows with a sum whose score may reach the threshold.
+    fn candidates(&self, row: usize, bound: f64, threshold: f32) -> Vec<Candidate> {
         let others = self.touched.iter().filter(|other| **other as usize != row);
         others
             .map(|&other| {
-                let sum = self.dots[other as usize] / (norms[row] * norms[other as usize]);
-                Candidate {
-                    row: other,
-                    least: score(sum - bound, 1.0, 1.0),
-                    greatest: score(sum + bound, 1.0, 1.0),
-                }
+                let sum = f64::from(self.dots[other as usize]);
+                let (least, greatest) = (score(sum - bound, 1.0, 1.0), score(sum + bound, 1.0, 1.0));
+                Candidate { row: other, least, greatest }
             })
+            .filter(|candidate| candidate.greatest >= threshold)
             .collect()
     }
 

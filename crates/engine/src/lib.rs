@@ -1,1 +1,22 @@
-//! engine
+//! The engine plans and runs training jobs; it is the whole of Trainyard without the edges.
+//!
+//! A job is plain values all the way: a request ([`wire`]) becomes a valid [`spec`], the spec a
+//! [`plan`] with one entry per instance, and each of them is written to the run directory
+//! ([`run`]), where a supervisor carries it out. The engine prints nothing, exits nowhere and reads no
+//! environment.
+
+pub mod artifact;
+pub mod backend;
+pub mod engine;
+mod explain;
+pub mod instance;
+pub mod job;
+pub mod plan;
+pub mod prepare;
+pub mod run;
+pub mod runtime;
+pub mod spec;
+pub mod storage;
+pub mod store;
+mod sys;
+pub mod wire;

@@ -1,0 +1,32 @@
+//! The smallest program that can run an instance, for tests and measurements:
+//! `supervise instance <instance folder> [read-only]`.
+
+use std::env;
+use std::path::Path;
+use std::process::ExitCode;
+
+use trainyard_engine::instance::supervise;
+use trainyard_engine::run::InstanceDirectory;
+use trainyard_engine::runtime::{Shield, instance_init};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["instance-init"] => instance_init(),
+        ["instance", folder] => run(folder, Shield::Overlay),
+        ["instance", folder, "read-only"] => run(folder, Shield::ReadOnly),
+        _ => ExitCode::from(2),
+    }
+}
+
+fn run(folder: &str, shield: Shield) -> ExitCode {
+    let Ok(own) = env::current_exe() else { return ExitCode::FAILURE };
+    match supervise(&InstanceDirectory::open(Path::new(folder)), &own, shield) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:?}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Supervisors as processes of this machine.
+//!
+//! They are detached: they outlive this process, and a new one finds them again by process id and
+//! start time, which together are never used twice. Their end is an event (a pidfd becomes
+//! readable), so nothing is polled.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use async_trait::async_trait;
+use fs_err as fs;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+
+use super::{Backend, BackendError, Launch, Placement, Presence, Stop, Supervisor};
+use crate::run::InstanceDirectory;
+use crate::spec::Capabilities;
+
+const NAME: &str = "local";
+
+/// Starts supervisors on this machine.
+#[derive(Clone, Debug)]
+pub struct LocalBackend {
+    /// The program that is started as `PROGRAM instance FOLDER`.
+    program: PathBuf,
+}
+
+impl LocalBackend {
+    /// `program` is started as `PROGRAM instance FOLDER` for each host.
+    pub fn new(program: PathBuf) -> Self {
+        Self { program }
+    }
+
+    fn start(&self, host: &str, directory: &InstanceDirectory) -> Result<Supervisor, BackendError> {
+        let what = || format!("starting {} for {host}", self.program.display());
+        let spawn = || -> io::Result<Supervisor> {
+            // A missing plan is found here, not by a supervisor that nobody listens to yet.
+            directory.plan().map_err(io::Error::other)?;
+            let log = fs::File::create(directory.supervisor_log())?;
+            let child = Command::new(&self.program)
+                .arg("instance")
+                .arg(directory.root())
+                .stdin(Stdio::null())
+                .stdout(log.file().try_clone()?)
+                .stderr(log.into_file())
+                .spawn()?;
+            Ok(Supervisor { host: host.to_owned(), id: Process::of(child.id())?.to_string() })
+        };
+        spawn().map_err(|source| BackendError::Unavailable { backend: NAME, what: what(), source })
+    }
+}
+
+#[async_trait]
+impl Backend for LocalBackend {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::none()
+    }
+
+    async fn launch(&self, launch: &Launch) -> Result<Placement, BackendError> {
+        let mut placement = Placement { supervisors: Vec::new() };
+        for host in &launch.hosts {
+            match self.start(host, &launch.run.instance(host)) {
+                Ok(supervisor) => placement.supervisors.push(supervisor),
+                Err(error) => {
+                    self.release(&placement).await?;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(placement)
+    }
+
+    async fn observe(
+        &self,
+        placement: &Placement,
+        known: &[Presence],
+    ) -> Result<Vec<Presence>, BackendError> {
+        let mut waits = Vec::new();
+        let mut current = Vec::new();
+        for supervisor in &placement.supervisors {
+            match open(supervisor).map_err(unavailable(&supervisor.host))? {
+                Some(pidfd) => {
+                    current.push(Presence::Alive);
+                    waits.push(pidfd);
+                }
+                None => current.push(Presence::Gone),
+            }
+        }
+        if current != known {
+            return Ok(current);
+        }
+        first_end(waits).await.map_err(unavailable("a supervisor"))?;
+        self.observe(placement, known).await
+    }
+
+    async fn stop(&self, stop: &Stop<'_>) -> Result<(), BackendError> {
+        for host in stop.placement.hosts().filter(|host| stop.hosts.iter().any(|wanted| wanted == host)) {
+            stop.run.instance(host).request_stop(stop.grace).map_err(|error| BackendError::Unavailable {
+                backend: NAME,
+                what: format!("asking {host} to stop"),
+                source: io::Error::other(error),
+            })?;
+        }
+        Ok(())
+    }
+
+    async fn release(&self, placement: &Placement) -> Result<(), BackendError> {
+        for supervisor in &placement.supervisors {
+            if let Some(pidfd) = open(supervisor).map_err(unavailable(&supervisor.host))? {
+                // The instance's processes die with their supervisor.
+                match rustix::process::pidfd_send_signal(&pidfd, Signal::KILL) {
+                    Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+                    Err(errno) => return Err(unavailable(&supervisor.host)(errno.into())),
+                }
+                first_end(vec![pidfd]).await.map_err(unavailable(&supervisor.host))?;
+                reap(supervisor);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unavailable(host: &str) -> impl FnOnce(io::Error) -> BackendError {
+    let what = format!("watching the supervisor of {host}");
+    move |source| BackendError::Unavailable { backend: NAME, what, source }
+}
+
+/// A supervisor's process, if it still runs.
+fn open(supervisor: &Supervisor) -> io::Result<Option<OwnedFd>> {
+    let Some(process) = Process::parse(&supervisor.id) else { return Ok(None) };
+    let pidfd = match rustix::process::pidfd_open(process.pid, PidfdFlags::empty()) {
+        Ok(pidfd) => pidfd,
+        Err(rustix::io::Errno::SRCH) => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+    };
+    // Checked after opening: from here on the number can't pass to another process.
+    match Process::of(process.pid.as_raw_nonzero().get().unsigned_abs()) {
+        Ok(now) if now == process => {}
+        _ => return Ok(None),
+    }
+    if has_ended(&pidfd)? {
+        reap(supervisor);
+        return Ok(None);
+    }
+    Ok(Some(pidfd))
+}
+
+/// A process that has ended but was not waited for yet still has a number and a start time.
+fn has_ended(pidfd: &OwnedFd) -> io::Result<bool> {
+    let mut polled = [rustix::event::PollFd::new(pidfd, rustix::event::PollFlags::IN)];
+    Ok(rustix::event::poll(&mut polled, Some(&rustix::event::Timespec::default()))? > 0)
+}
+
+/// Waits until one of these processes has ended; for ever if there is none.
+async fn first_end(pidfds: Vec<OwnedFd>) -> io::Result<()> {
+    let mut waits = tokio::task::JoinSet::new();
+    for pidfd in pidfds {
+        let watched = crate::sys::watch_readable(pidfd)?;
+        waits.spawn(async move { watched.readable().await.map(drop) });
+    }
+    match waits.join_next().await {
+        Some(Ok(result)) => result,
+        Some(Err(error)) => Err(io::Error::other(error)),
+        None => std::future::pending().await,
+    }
+}
+
+/// Takes the exit status of a child that has ended; others' children are not ours to take.
+fn reap(supervisor: &Supervisor) {
+    if let Some(process) = Process::parse(&supervisor.id) {
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        // An error means that it is not our child, for instance after a restart.
+        let _ = rustix::process::waitid(WaitId::Pid(process.pid), ended);
+    }
+}
+
+/// A process id and when it was started, in clock ticks since boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Process {
+    pid: Pid,
+    start: u64,
+}
+
+impl Process {
+    /// Reads the start time from `/proc/<pid>/stat`, field 22 (proc(5)).
+    fn of(pid: u32) -> io::Result<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        // The second field is the program's name in brackets and may itself hold brackets and blanks.
+        let start = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(19));
+        let start = start.and_then(|start| start.parse().ok());
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        match (pid, start) {
+            (Some(pid), Some(start)) => Ok(Self { pid, start }),
+            _ => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid:?}/stat is not readable")))
+            }
+        }
+    }
+
+    fn parse(id: &str) -> Option<Self> {
+        let (pid, start) = id.split_once('@')?;
+        Some(Self { pid: Pid::from_raw(pid.parse().ok()?)?, start: start.parse().ok()? })
+    }
+}
+
+impl std::fmt::Display for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}@{}", self.pid.as_raw_nonzero(), self.start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_id_is_written_and_read_back() {
+        let own = Process::of(std::process::id()).unwrap();
+        assert_eq!(Process::parse(&own.to_string()), Some(own));
+        assert_eq!(Process::parse("12"), None);
+    }
+
+    #[tokio::test]
+    async fn a_number_that_has_passed_to_another_process_counts_as_gone() {
+        let own = Process::of(std::process::id()).unwrap();
+        let earlier = Process { start: own.start - 1, ..own };
+        let supervisor = Supervisor { host: "algo-1".into(), id: earlier.to_string() };
+        let placement = Placement { supervisors: vec![supervisor] };
+        let backend = LocalBackend::new("/nonexistent".into());
+        assert_eq!(backend.observe(&placement, &[Presence::Alive]).await.unwrap(), [Presence::Gone]);
+        backend.release(&placement).await.unwrap();
+    }
+}

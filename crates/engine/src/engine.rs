@@ -1,0 +1,210 @@
+//! The engine: it owns the jobs of one data folder and drives each from submission to its end.
+//!
+//! ```text
+//! <data>/state/jobs.sqlite          jobs and their events
+//! <data>/runs/<job>/lock            held by the process that drives the job
+//! <data>/runs/<job>/attempt-<n>/    the run directory of each attempt
+//! ```
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fs_err as fs;
+
+use crate::backend::{Backend, BackendError, Placement};
+use crate::job::{Effect, Event, Job};
+use crate::plan::JobPlan;
+use crate::run::{Manifests, RunDirectory, RunDirectoryError, Timestamp};
+use crate::store::{Store, StoreError, StoredJob};
+
+mod drive;
+mod publish;
+#[cfg(test)]
+mod tests;
+mod tidy;
+
+pub use drive::{Command, Driver, Notice};
+
+/// Owns the jobs of one data folder.
+#[derive(Clone)]
+pub struct Engine {
+    backend: Arc<dyn Backend>,
+    store: Arc<Mutex<Store>>,
+    runs: PathBuf,
+}
+
+/// A new job.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    /// The request as JSON; a resume must bring the same.
+    pub request: String,
+    /// What every instance does.
+    pub plan: JobPlan,
+    /// Per channel, the list of all its objects.
+    pub manifests: Manifests,
+}
+
+/// A job at the start of an attempt.
+struct Attempt {
+    job: Job,
+    plan: JobPlan,
+    manifests: Manifests,
+    effects: Vec<Effect>,
+}
+
+/// Why a job can't be driven.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The store of jobs refuses.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The run directory can't be used.
+    #[error(transparent)]
+    Run(#[from] RunDirectoryError),
+    /// The backend can't be used.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// A file of the job can't be used.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// Another process drives the job.
+    #[error("training job {job} is running already, driven by another process")]
+    Running {
+        /// The job's name.
+        job: String,
+    },
+    /// There is nothing to resume.
+    #[error("there is no training job {job} to resume; run it without --resume first")]
+    Unknown {
+        /// The job's name.
+        job: String,
+    },
+    /// The request is not the one that the job was submitted with.
+    #[error("training job {job} was submitted with another request; a job is resumed as it was")]
+    Changed {
+        /// The job's name.
+        job: String,
+    },
+    /// A stored placement can't be read.
+    #[error("training job {job} has a damaged placement")]
+    Placement {
+        /// The job's name.
+        job: String,
+        /// What does not fit.
+        source: serde_json::Error,
+    },
+}
+
+impl Engine {
+    /// Opens the data folder, making it if need be.
+    pub fn open(folder: &Path, backend: Arc<dyn Backend>) -> Result<Self, EngineError> {
+        let store = Store::open(&folder.join("state/jobs.sqlite"))?;
+        Ok(Self { backend, store: Arc::new(Mutex::new(store)), runs: folder.join("runs") })
+    }
+
+    /// Takes in a new job; nothing starts before it is driven.
+    ///
+    /// An earlier job of the same name that has ended is forgotten, with its logs; what is left of
+    /// one whose driver was killed is stopped and cleaned up. One that still runs is an error.
+    pub async fn submit(&self, submission: Submission) -> Result<Driver, EngineError> {
+        let Submission { request, plan, manifests } = submission;
+        let lock = self.lock(&plan.job)?;
+        self.forget(&plan.job).await?;
+        publish::remove_earlier(&plan.output, plan.merge.as_ref().map(|merge| merge.output.as_str()))?;
+        let created = Timestamp::now();
+        self.store().add(&plan.job, &request, created)?;
+        let (job, effects) = Job::submit(&plan, created);
+        Driver::new(self.clone(), lock, Attempt { job, plan, manifests, effects })
+    }
+
+    /// Takes up a job that was submitted before: the same plan, a new attempt for the instances that
+    /// had not ended well. `None` if it has completed.
+    pub async fn resume(&self, name: &str, request: &str) -> Result<Option<Driver>, EngineError> {
+        let lock = self.lock(name)?;
+        let stored = self.store().job(name)?;
+        let stored = stored.ok_or_else(|| EngineError::Unknown { job: name.to_owned() })?;
+        if stored.request != request {
+            return Err(EngineError::Changed { job: name.to_owned() });
+        }
+        self.release_all(name, &stored).await?;
+        let first = RunDirectory::open(&self.attempt_folder(name, 1))?;
+        let (plan, manifests) = (first.plan()?, first.read_manifests()?);
+        let mut job = Job::replay(&plan, stored.created, &stored.events);
+        self.take_in_late_reports(&mut job)?;
+        let effects = self.record(&mut job, Event::Resumed)?;
+        if effects.is_empty() {
+            return Ok(None);
+        }
+        Driver::new(self.clone(), lock, Attempt { job, plan, manifests, effects }).map(Some)
+    }
+
+    /// Stores an event and applies it, in this order: what is shown is kept.
+    fn record(&self, job: &mut Job, event: Event) -> Result<Vec<Effect>, EngineError> {
+        let at = Timestamp::now();
+        self.store().append(&job.name, at, &event)?;
+        Ok(job.apply(at, event))
+    }
+
+    /// Reports that were written after the last driver was killed.
+    fn take_in_late_reports(&self, job: &mut Job) -> Result<(), EngineError> {
+        for instance in job.instances.clone() {
+            let root = self.attempt_folder(&job.name, instance.attempt);
+            if instance.has_ended() || !root.join("format").exists() {
+                continue;
+            }
+            let reports = RunDirectory::open(&root)?.instance(&instance.host).reports();
+            for report in crate::run::Tail::new(reports).read()? {
+                self.record(job, Event::Reported { host: instance.host.clone(), report })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops and removes whatever there is of a job.
+    async fn forget(&self, job: &str) -> Result<(), EngineError> {
+        let stored = self.store().job(job)?;
+        if let Some(stored) = stored {
+            self.release_all(job, &stored).await?;
+            self.store().remove(job)?;
+        }
+        tidy::remove_attempts(&self.job_folder(job))?;
+        Ok(())
+    }
+
+    async fn release_all(&self, job: &str, stored: &StoredJob) -> Result<(), EngineError> {
+        for placement in &stored.placements {
+            let placement: Placement = serde_json::from_str(placement)
+                .map_err(|source| EngineError::Placement { job: job.to_owned(), source })?;
+            self.backend.release(&placement).await?;
+        }
+        Ok(())
+    }
+
+    /// Held while a job is driven; the kernel lets go of it when the process ends, however it ends.
+    fn lock(&self, job: &str) -> Result<fs::File, EngineError> {
+        let folder = self.job_folder(job);
+        fs::create_dir_all(&folder)?;
+        let file = fs::OpenOptions::new().create(true).append(true).open(folder.join("lock"))?;
+        match file.file().try_lock() {
+            Ok(()) => Ok(file),
+            Err(std::fs::TryLockError::WouldBlock) => Err(EngineError::Running { job: job.to_owned() }),
+            Err(std::fs::TryLockError::Error(error)) => Err(error.into()),
+        }
+    }
+
+    fn store(&self) -> MutexGuard<'_, Store> {
+        // A panic while the store was in use leaves at worst an uncommitted statement behind.
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Names differ in more than case (the store sees to that), so the folder may drop it: the same
+    /// name in another case finds the same folder and lock.
+    fn job_folder(&self, job: &str) -> PathBuf {
+        self.runs.join(job.to_lowercase())
+    }
+
+    fn attempt_folder(&self, job: &str, attempt: u32) -> PathBuf {
+        self.job_folder(job).join(format!("attempt-{attempt}"))
+    }
+}

@@ -1,0 +1,380 @@
+//! The loop of one job: events in, effects out, until it has ended.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use fs_err as fs;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::{Attempt, Engine, EngineError, publish, tidy};
+use crate::backend::{Backend, BackendError, Launch, Placement, Presence, Stop};
+use crate::job::{Effect, Event, Job, MERGE_HOST};
+use crate::plan::JobPlan;
+use crate::run::{LogLine, News, Outcome, Report, RunDirectory, Stamped, Watch};
+
+/// What somebody asks of a running job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Stop with the job's grace.
+    Stop,
+    /// Stop without grace.
+    Kill,
+}
+
+/// What there is to show of a running job.
+#[derive(Clone, Debug)]
+pub enum Notice {
+    /// Something has happened to the job; the store has it already.
+    Job(Box<Job>),
+    /// An instance has said what it is doing.
+    Report {
+        /// The instance.
+        host: String,
+        /// What it said.
+        report: Stamped,
+    },
+    /// An instance has written lines.
+    Log {
+        /// The instance.
+        host: String,
+        /// In order.
+        lines: Vec<LogLine>,
+    },
+}
+
+/// Drives one job.
+pub struct Driver {
+    engine: Engine,
+    job: Job,
+    plan: JobPlan,
+    /// Held, not used: others see by it that the job is driven.
+    _lock: fs::File,
+    run: RunDirectory,
+    watch: Watch,
+    placed: Vec<Placed>,
+    deadline: Option<Instant>,
+    work: JoinSet<Done>,
+    notices: Option<mpsc::UnboundedSender<Notice>>,
+    effects: Vec<Effect>,
+}
+
+/// Supervisors that have been placed, and what is known of them.
+struct Placed {
+    placement: Placement,
+    known: Vec<Presence>,
+}
+
+/// Work beside the loop that has come to its end.
+enum Done {
+    Launched(Result<Placement, BackendError>),
+    MergeLaunched(Result<Placement, BackendError>),
+    Event(Event),
+}
+
+/// What the loop has waited for.
+enum Woken {
+    Command(Option<Command>),
+    News(io::Result<Vec<News>>),
+    Presence(usize, Result<Vec<Presence>, BackendError>),
+    Done(Result<Done, tokio::task::JoinError>),
+    Deadline,
+}
+
+impl Driver {
+    /// Makes the run directory of the attempt.
+    pub(super) fn new(engine: Engine, lock: fs::File, attempt: Attempt) -> Result<Self, EngineError> {
+        let Attempt { job, mut plan, manifests, effects } = attempt;
+        plan.attempt = job.attempt;
+        for instance in &mut plan.instances {
+            instance.attempt = job.attempt;
+        }
+        let root = engine.attempt_folder(&job.name, job.attempt);
+        let run = RunDirectory::create(&root, &plan, &manifests)?;
+        Ok(Self {
+            engine,
+            job,
+            plan,
+            _lock: lock,
+            run,
+            watch: Watch::new()?,
+            placed: Vec::new(),
+            deadline: None,
+            work: JoinSet::new(),
+            notices: None,
+            effects,
+        })
+    }
+
+    /// The job as it is now.
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// Where the job's artifacts are put on this machine.
+    pub fn output_folder(&self) -> &Path {
+        &self.plan.output.folder
+    }
+
+    /// Drives the job to its end. What there is to show goes to `notices`, which is unbounded because
+    /// a slow terminal must not hold up a job.
+    pub async fn drive(
+        mut self,
+        commands: &mut mpsc::UnboundedReceiver<Command>,
+        notices: mpsc::UnboundedSender<Notice>,
+    ) -> Result<Job, EngineError> {
+        self.notices = Some(notices);
+        self.show_job();
+        loop {
+            self.carry_out().await?;
+            if self.job.has_ended() {
+                return Ok(self.job);
+            }
+            match self.wait(commands).await {
+                Woken::Command(command) => self.obey(command).await?,
+                Woken::News(news) => self.take_in(news?)?,
+                Woken::Presence(index, presence) => self.presence_changed(index, presence?)?,
+                Woken::Done(done) => self.work_done(done).await?,
+                Woken::Deadline => {
+                    self.deadline = None;
+                    self.happen(Event::MaxRuntimeReached)?;
+                }
+            }
+        }
+    }
+
+    async fn wait(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>) -> Woken {
+        let deadline = self.deadline;
+        tokio::select! {
+            command = commands.recv(), if !commands.is_closed() => Woken::Command(command),
+            news = self.watch.next() => Woken::News(news),
+            (index, presence) = first_change(&*self.engine.backend, &self.placed) => {
+                Woken::Presence(index, presence)
+            }
+            Some(done) = self.work.join_next() => Woken::Done(done),
+            () = sleep_until(deadline) => Woken::Deadline,
+        }
+    }
+
+    async fn obey(&mut self, command: Option<Command>) -> Result<(), EngineError> {
+        match command {
+            Some(Command::Stop) => self.happen(Event::StopRequested),
+            Some(Command::Kill) => {
+                self.happen(Event::StopRequested)?;
+                let mut hosts = self.job.running_hosts();
+                hosts.push(MERGE_HOST.to_owned());
+                self.stop(&hosts, Duration::ZERO).await
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Stores an event, applies it and keeps its effects for later.
+    fn happen(&mut self, event: Event) -> Result<(), EngineError> {
+        let effects = self.engine.record(&mut self.job, event)?;
+        self.effects.extend(effects);
+        self.show_job();
+        Ok(())
+    }
+
+    fn take_in(&mut self, news: Vec<News>) -> Result<(), EngineError> {
+        for News { host, log, reports } in news {
+            if !log.is_empty() {
+                self.show(Notice::Log { host: host.clone(), lines: log });
+            }
+            for report in reports {
+                self.show(Notice::Report { host: host.clone(), report: report.clone() });
+                if host == MERGE_HOST {
+                    self.merge_reported(&report);
+                } else if self.job.is_news(&host, &report.report) {
+                    self.happen(Event::Reported { host: host.clone(), report })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn merge_reported(&mut self, stamped: &Stamped) {
+        let Report::Ended { outcome, .. } = &stamped.report else { return };
+        let explanation = match outcome {
+            Outcome::Completed => return self.publish_merged(),
+            Outcome::Stopped => "stopped".to_owned(),
+            Outcome::Failed { explanation, .. }
+            | Outcome::StagingFailed { explanation }
+            | Outcome::CollectingFailed { explanation }
+            | Outcome::Broken { explanation } => explanation.clone(),
+        };
+        self.work.spawn(async { Done::Event(Event::MergeFailed { explanation }) });
+    }
+
+    fn publish_merged(&mut self) {
+        let merged = self.run.instance(MERGE_HOST).merged_file();
+        let (output, plan) = (self.plan.output.clone(), self.plan.merge.clone());
+        self.work.spawn_blocking(move || {
+            let name = plan.map(|plan| plan.output).unwrap_or_default();
+            Done::Event(publish::merged(&merged, &output, &name))
+        });
+    }
+
+    fn presence_changed(&mut self, index: usize, presence: Vec<Presence>) -> Result<(), EngineError> {
+        let placed = &mut self.placed[index];
+        let hosts = placed.placement.hosts().map(str::to_owned);
+        let gone: Vec<_> = hosts
+            .zip(placed.known.iter().zip(&presence))
+            .filter(|(_, (before, now))| before != now && **now == Presence::Gone)
+            .map(|(host, _)| host)
+            .collect();
+        placed.known = presence;
+        // Whatever a supervisor wrote before it went is there now.
+        let news = self.watch.read_all()?;
+        self.take_in(news)?;
+        for host in gone {
+            if host == MERGE_HOST {
+                self.merge_lost()?;
+            } else if self.job.running_hosts().contains(&host) {
+                self.happen(Event::Lost { host })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn merge_lost(&mut self) -> Result<(), EngineError> {
+        if self.run.instance(MERGE_HOST).has_ended()? {
+            return Ok(());
+        }
+        let explanation = "the merging instance was lost: its supervisor has left no last report".to_owned();
+        self.happen(Event::MergeFailed { explanation })
+    }
+
+    async fn work_done(&mut self, done: Result<Done, tokio::task::JoinError>) -> Result<(), EngineError> {
+        let done = done.map_err(io::Error::other)?;
+        match done {
+            Done::Event(event) => self.happen(event),
+            Done::Launched(Ok(placement)) => {
+                self.placed(placement)?;
+                self.happen(Event::Launched)
+            }
+            Done::Launched(Err(error)) => self.happen(Event::LaunchFailed { explanation: chain(&error) }),
+            Done::MergeLaunched(Ok(placement)) => self.placed(placement),
+            Done::MergeLaunched(Err(error)) => self.happen(Event::MergeFailed { explanation: chain(&error) }),
+        }
+    }
+
+    fn placed(&mut self, placement: Placement) -> Result<(), EngineError> {
+        let text = serde_json::to_string(&placement)
+            .map_err(|source| EngineError::Placement { job: self.job.name.clone(), source })?;
+        self.engine.store().add_placement(&self.job.name, &text)?;
+        let known = vec![Presence::Alive; placement.supervisors.len()];
+        self.placed.push(Placed { placement, known });
+        Ok(())
+    }
+
+    /// Carries out all effects so far; what takes long becomes work beside the loop.
+    async fn carry_out(&mut self) -> Result<(), EngineError> {
+        for effect in std::mem::take(&mut self.effects) {
+            match effect {
+                Effect::Launch { hosts } => self.launch(hosts)?,
+                Effect::StartRuntimeTimer => {
+                    self.deadline = Some(Instant::now() + self.plan.max_runtime);
+                }
+                Effect::Stop { hosts } => {
+                    let grace = self.plan.grace();
+                    self.stop(&hosts, grace).await?;
+                }
+                Effect::Publish => self.publish(),
+                Effect::Merge => self.merge()?,
+                Effect::Release => self.release().await?,
+            }
+        }
+        Ok(())
+    }
+
+    fn launch(&mut self, hosts: Vec<String>) -> Result<(), EngineError> {
+        for host in &hosts {
+            self.watch.follow(host, &self.run.instance(host))?;
+        }
+        let (backend, run) = (self.engine.backend.clone(), self.run.clone());
+        self.work.spawn(async move { Done::Launched(backend.launch(&Launch { run, hosts }).await) });
+        Ok(())
+    }
+
+    async fn stop(&self, hosts: &[String], grace: Duration) -> Result<(), EngineError> {
+        for placed in &self.placed {
+            let stop = Stop { placement: &placed.placement, run: &self.run, hosts, grace };
+            self.engine.backend.stop(&stop).await?;
+        }
+        Ok(())
+    }
+
+    fn publish(&mut self) {
+        let parts = publish::parts(&self.engine, &self.job);
+        let output = self.plan.output.clone();
+        self.work.spawn_blocking(move || Done::Event(publish::artifacts(&parts, &output)));
+    }
+
+    fn merge(&mut self) -> Result<(), EngineError> {
+        let Some(merge) = self.plan.merge.clone() else { return Ok(()) };
+        let archive = self.plan.output.folder.join(publish::MODEL);
+        let instance = merge.instance_for(&archive, self.job.attempt)?;
+        self.run.add_instance(&instance)?;
+        self.watch.follow(MERGE_HOST, &self.run.instance(MERGE_HOST))?;
+        let (backend, run) = (self.engine.backend.clone(), self.run.clone());
+        let launch = Launch { run, hosts: vec![MERGE_HOST.to_owned()] };
+        self.work.spawn(async move { Done::MergeLaunched(backend.launch(&launch).await) });
+        Ok(())
+    }
+
+    async fn release(&mut self) -> Result<(), EngineError> {
+        for placed in &self.placed {
+            self.engine.backend.release(&placed.placement).await?;
+        }
+        tidy::after(&self.engine, &self.job)?;
+        Ok(())
+    }
+
+    fn show_job(&self) {
+        self.show(Notice::Job(Box::new(self.job.clone())));
+    }
+
+    fn show(&self, notice: Notice) {
+        if let Some(notices) = &self.notices {
+            // Nobody has to look.
+            let _ = notices.send(notice);
+        }
+    }
+}
+
+/// Waits for the first placement in which a supervisor's presence changes.
+async fn first_change(
+    backend: &dyn Backend,
+    placed: &[Placed],
+) -> (usize, Result<Vec<Presence>, BackendError>) {
+    let observations = placed.iter().enumerate().map(|(index, placed)| {
+        Box::pin(async move { (index, backend.observe(&placed.placement, &placed.known).await) })
+    });
+    let observations: Vec<_> = observations.collect();
+    if observations.is_empty() {
+        return std::future::pending().await;
+    }
+    futures_util::future::select_all(observations).await.0
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// An error and its causes in one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,105 @@
+//! Promises of the loop, over the fake backend.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::backend::conformance::job_plan;
+use crate::backend::fake::FakeBackend;
+use crate::job::Status;
+
+fn engine(folder: &Path) -> Engine {
+    Engine::open(folder, Arc::new(FakeBackend::new())).unwrap()
+}
+
+fn submission(words: &[&str], folder: &Path) -> Submission {
+    Submission { request: "{}".into(), plan: job_plan(words, folder), manifests: Manifests::new() }
+}
+
+async fn drive(driver: Driver) -> Job {
+    let (_commands, mut obeyed) = mpsc::unbounded_channel();
+    let (notices, _shown) = mpsc::unbounded_channel();
+    driver.drive(&mut obeyed, notices).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_job_completes_when_its_last_instance_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(folder.path());
+    let job = drive(engine.submit(submission(&["true", "true"], folder.path())).await.unwrap()).await;
+    assert_eq!(job.status, Status::Completed);
+}
+
+#[tokio::test]
+async fn a_failure_stops_the_others_and_is_stored_before_it_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(folder.path());
+    let job = drive(engine.submit(submission(&["sleep", "false"], folder.path())).await.unwrap()).await;
+    assert_eq!(job.status, Status::Failed);
+    assert!(job.failure_reason.as_deref().unwrap().ends_with("exit code: 1 (algo-2)"));
+    let stored = engine.store().job("conformance").unwrap().unwrap();
+    let plan = job_plan(&["sleep", "false"], folder.path());
+    let replayed = Job::replay(&plan, stored.created, &stored.events);
+    assert_eq!(replayed, job);
+}
+
+#[tokio::test]
+async fn a_supervisor_that_vanishes_fails_the_job() {
+    let folder = tempfile::tempdir().unwrap();
+    let job =
+        drive(engine(folder.path()).submit(submission(&["vanish"], folder.path())).await.unwrap()).await;
+    assert!(job.failure_reason.as_deref().unwrap().contains("lost"), "{:?}", job.failure_reason);
+}
+
+#[tokio::test]
+async fn a_stop_ends_a_job_that_would_run_for_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let driver = engine(folder.path()).submit(submission(&["sleep", "sleep"], folder.path())).await.unwrap();
+    let (commands, mut obeyed) = mpsc::unbounded_channel();
+    let (notices, _shown) = mpsc::unbounded_channel();
+    commands.send(Command::Stop).unwrap();
+    let job = driver.drive(&mut obeyed, notices).await.unwrap();
+    assert_eq!(job.status, Status::Stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_time_is_up_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let driver = engine(folder.path()).submit(submission(&["sleep"], folder.path())).await.unwrap();
+    let job = drive(driver).await;
+    assert_eq!(job.secondary_status(), crate::job::SecondaryStatus::MaxRuntimeExceeded);
+}
+
+#[tokio::test]
+async fn a_job_that_is_driven_can_not_be_submitted_or_resumed_by_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(folder.path());
+    let _driver = engine.submit(submission(&["true"], folder.path())).await.unwrap();
+    let again = engine.submit(submission(&["true"], folder.path())).await;
+    assert!(matches!(again, Err(EngineError::Running { .. })));
+    assert!(matches!(engine.resume("conformance", "{}").await, Err(EngineError::Running { .. })));
+}
+
+#[tokio::test]
+async fn resume_starts_what_had_not_ended_well_and_keeps_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(folder.path());
+    let job = drive(engine.submit(submission(&["true", "false"], folder.path())).await.unwrap()).await;
+    assert_eq!(job.status, Status::Failed);
+    let first = job.instances[0].has_completed();
+    let job = drive(engine.resume("conformance", "{}").await.unwrap().unwrap()).await;
+    let attempts: Vec<_> = job.instances.iter().map(|instance| instance.attempt).collect();
+    assert_eq!((job.attempt, attempts), (2, vec![if first { 1 } else { 2 }, 2]));
+}
+
+#[tokio::test]
+async fn resume_of_what_is_not_there_or_was_changed_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(folder.path());
+    assert!(matches!(engine.resume("conformance", "{}").await, Err(EngineError::Unknown { .. })));
+    drive(engine.submit(submission(&["false"], folder.path())).await.unwrap()).await;
+    let changed = engine.resume("conformance", "{\"other\":1}").await;
+    assert!(matches!(changed, Err(EngineError::Changed { .. })));
+}

@@ -1,0 +1,68 @@
+//! What stays of a job that has ended: its plan, reports and logs, and what a resume needs.
+
+use std::io;
+use std::path::Path;
+
+use fs_err as fs;
+
+use super::Engine;
+use crate::artifact::{index_path, remove_tree as remove};
+use crate::job::{Job, Status};
+use crate::run::{InstanceDirectory, RunDirectory};
+
+/// Removes all of an ended job that nobody needs any more.
+///
+/// Parts of instances that ended well stay until the job has completed: a resumed job uses them
+/// again unchanged.
+pub(super) fn after(engine: &Engine, job: &Job) -> io::Result<()> {
+    for attempt in 1..=job.attempt {
+        let root = engine.attempt_folder(&job.name, attempt);
+        let Ok(run) = RunDirectory::open(&root) else { continue };
+        remove_tree(&run.bases())?;
+        for instance in &job.instances {
+            let directory = run.instance(&instance.host);
+            remove_tree(&directory.scratch())?;
+            let kept =
+                job.status != Status::Completed && instance.has_completed() && instance.attempt == attempt;
+            if !kept {
+                remove_parts(&directory)?;
+            }
+        }
+        let merge = run.instance(crate::job::MERGE_HOST);
+        remove_tree(&merge.scratch())?;
+        remove_parts(&merge)?;
+    }
+    Ok(())
+}
+
+/// Removes every attempt of a job that is forgotten; the lock stays, for its holder.
+pub(super) fn remove_attempts(job_folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(job_folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            remove_tree(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes what an instance has handed back.
+fn remove_parts(directory: &InstanceDirectory) -> io::Result<()> {
+    for part in [directory.model_part(), directory.output_part()] {
+        remove_file(&index_path(&part))?;
+        remove_file(&part)?;
+    }
+    remove_file(&directory.merged_file())
+}
+
+/// Removes a file that need not be there.
+pub(super) fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+fn remove_tree(path: &Path) -> io::Result<()> {
+    remove(path).map_err(io::Error::other)
+}

@@ -1,0 +1,109 @@
+//! The instance's own file tree while it runs: `/opt/ml`, `/tmp` and what belongs to them.
+//!
+//! Facts about the tree are those of the training contract: modes 0755 and 0644, empty `model`,
+//! `output/data`, `output/metrics/sagemaker`, `output/profiler` and `checkpoints`, no
+//! `output/failure`.
+
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+
+use crate::plan::InstancePlan;
+use crate::runtime::jail::Mount;
+
+/// Folders below `/opt/ml` that are there when `train` starts.
+const FOLDERS: [&str; 7] = [
+    "input/config",
+    "input/data",
+    "model",
+    "output/data",
+    "output/metrics/sagemaker",
+    "output/profiler",
+    "checkpoints",
+];
+
+/// Where things are in the scratch folder.
+#[derive(Clone, Debug)]
+pub(crate) struct Scratch {
+    root: PathBuf,
+}
+
+impl Scratch {
+    /// The scratch folder at a path, which need not exist yet.
+    pub(crate) fn new(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    /// The folder itself.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// What the instance sees as `/opt/ml`.
+    pub(crate) fn ml(&self) -> PathBuf {
+        self.root.join("ml")
+    }
+
+    /// What the instance sees as `/tmp`.
+    pub(crate) fn tmp(&self) -> PathBuf {
+        self.root.join("tmp")
+    }
+
+    /// The channel's folder as far as it is the instance's own: what was copied for it or changed by it.
+    pub(crate) fn channel(&self, name: &str) -> PathBuf {
+        self.ml().join("input/data").join(name)
+    }
+
+    /// Makes the whole tree but for the objects of the channels.
+    pub(crate) fn build(&self, plan: &InstancePlan, manifests: &Path) -> io::Result<()> {
+        fs::create_dir_all(&self.root)?;
+        // Within the instance everybody may write to /tmp, on the machine nobody else.
+        fs::set_permissions(&self.root, Permissions::from_mode(0o700))?;
+        for folder in FOLDERS {
+            fs::create_dir_all(self.ml().join(folder))?;
+        }
+        for (name, content) in &plan.config {
+            fs::write(self.ml().join("input/config").join(name), content)?;
+        }
+        for channel in &plan.channels {
+            fs::create_dir(self.channel(&channel.name))?;
+            if channel.manifest {
+                let name = format!("{}-manifest", channel.name);
+                fs::copy(manifests.join(&name), self.channel(&name))?;
+            }
+        }
+        fs::create_dir(self.tmp())?;
+        fs::set_permissions(self.tmp(), Permissions::from_mode(0o1777))?;
+        fs::write(self.root.join("hosts"), hosts(plan))?;
+        fs::write(self.root.join("hostname"), format!("{}\n", plan.host))
+    }
+
+    /// The places that the instance has for itself.
+    pub(crate) fn mounts(&self) -> Vec<Mount> {
+        let own = |source: PathBuf, target: &str| Mount::Writable { source, target: target.into() };
+        vec![
+            own(self.ml(), "/opt/ml"),
+            own(self.tmp(), "/tmp"),
+            own(self.root.join("hosts"), "/etc/hosts"),
+            own(self.root.join("hostname"), "/etc/hostname"),
+        ]
+    }
+
+    /// Shows the channels of all bases below the folder of the channels, so that the instance can
+    /// change what it sees, also the folder itself: what it changes goes to its own tree.
+    pub(crate) fn overlay(&self, bases: Vec<PathBuf>) -> io::Result<Mount> {
+        let work = self.root.join("work");
+        fs::create_dir(&work)?;
+        let upper = self.ml().join("input/data");
+        Ok(Mount::Overlay { lower: bases, upper, work, target: "/opt/ml/input/data".into() })
+    }
+}
+
+fn hosts(plan: &InstancePlan) -> String {
+    let local = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n";
+    let lines = plan.hosts.iter().map(|host| format!("{}\t{}\n", host.address, host.name));
+    std::iter::once(local.to_owned()).chain(lines).collect()
+}

@@ -1,0 +1,186 @@
+//! The first phase: makes the `/opt/ml` tree and brings the objects of the channels to the machine.
+//!
+//! A channel's objects are put into a *base*, a folder that nobody ever writes to, once per machine
+//! for a channel that every host gets whole. Each instance sees it through an overlay of its own.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use fs_err as fs;
+use rustix::fs::{FlockOperation, flock};
+use tokio::task::{JoinError, spawn_blocking};
+
+use super::Scene;
+use super::objects::{Links, ObjectError, Progress, put_all};
+use super::reports::{PROGRESS_INTERVAL, Reports};
+use crate::artifact::{RemoveError, remove_tree};
+use crate::plan::{ChannelPlan, InstancePlan};
+use crate::run::{Report, RunDirectory};
+use crate::runtime::jail::Mount;
+
+/// Why an instance is not ready to train.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StageError {
+    /// It was asked to stop.
+    #[error("stopped")]
+    Stopped,
+    /// An object could not be fetched.
+    #[error("channel {channel:?}")]
+    Object {
+        /// The channel's name.
+        channel: String,
+        /// Which object, and why.
+        source: ObjectError,
+    },
+    /// The tree could not be made.
+    #[error("can't make the instance's file tree")]
+    Tree(#[from] io::Error),
+    /// What an earlier supervisor has left is in the way.
+    #[error("can't make room for the channel's objects")]
+    Remains(#[from] RemoveError),
+    /// A thread of the supervisor ended early.
+    #[error("the staging broke off")]
+    Broken(#[from] JoinError),
+}
+
+/// Makes everything ready for `train` and returns the mounts that show it.
+pub(crate) async fn stage(scene: &Scene<'_>, reports: &mut Reports) -> Result<Vec<Mount>, StageError> {
+    let Scene { plan, run, scratch, .. } = scene;
+    reports.tell(Report::Staging { objects: 0, bytes: 0 });
+    scratch.build(plan, &run.manifests())?;
+    let mut bases = Vec::new();
+    let progress = Arc::new(Progress::default());
+    for channel in plan.channels.iter().filter(|channel| !channel.objects.is_empty()) {
+        let base = Base::of(run, plan, channel);
+        let mut stager = Stager { scene, reports, progress: &progress };
+        stager.make(&base, channel).await?;
+        bases.push(base.folder);
+    }
+    let mut mounts = scratch.mounts();
+    if !bases.is_empty() {
+        mounts.push(scratch.overlay(bases)?);
+    }
+    if scene.stop.kill_at().is_some() {
+        return Err(StageError::Stopped);
+    }
+    reports.tell(staging(&progress));
+    Ok(mounts)
+}
+
+/// Gives the instance copies of its own where the kernel refuses overlays, and returns the mounts
+/// that are left.
+pub(crate) async fn stage_copies(scene: &Scene<'_>, reports: &mut Reports) -> Result<Vec<Mount>, StageError> {
+    let progress = Arc::new(Progress::default());
+    for channel in &scene.plan.channels {
+        let folder = scene.scratch.channel(&channel.name);
+        let mut stager = Stager { scene, reports, progress: &progress };
+        stager.put(channel, folder, Links::Never).await?;
+    }
+    Ok(scene.scratch.mounts())
+}
+
+/// Where the bases are that only one host uses.
+pub(crate) fn own_bases(run: &RunDirectory, host: &str) -> PathBuf {
+    run.bases().join(host)
+}
+
+/// A folder whose one entry is the folder of a channel with its objects.
+#[derive(Clone)]
+struct Base {
+    /// There once it is complete.
+    folder: PathBuf,
+    /// Held by who makes it.
+    lock: PathBuf,
+    /// The folder while it is being made.
+    unfinished: PathBuf,
+}
+
+impl Base {
+    fn of(run: &RunDirectory, plan: &InstancePlan, channel: &ChannelPlan) -> Self {
+        let owner = if channel.replicated { run.bases().join("all") } else { own_bases(run, &plan.host) };
+        Self {
+            folder: owner.join("complete").join(&channel.name),
+            lock: owner.join("locks").join(&channel.name),
+            unfinished: owner.join("unfinished").join(&channel.name),
+        }
+    }
+
+    /// Waits for its turn. The lock goes with the file that is returned.
+    fn lock(&self) -> io::Result<fs::File> {
+        for path in [&self.folder, &self.lock, &self.unfinished] {
+            fs::create_dir_all(path.parent().unwrap_or(path))?;
+        }
+        let file = fs::File::create(&self.lock)?;
+        flock(&file, FlockOperation::LockExclusive)?;
+        Ok(file)
+    }
+}
+
+/// Puts objects into folders and tells about it.
+struct Stager<'a, 'b> {
+    scene: &'a Scene<'b>,
+    reports: &'a mut Reports,
+    progress: &'a Arc<Progress>,
+}
+
+impl Stager<'_, '_> {
+    /// Makes a base unless another instance has made it.
+    async fn make(&mut self, base: &Base, channel: &ChannelPlan) -> Result<(), StageError> {
+        let locked = base.clone();
+        let locking = spawn_blocking(move || locked.lock());
+        // When the wait is given up, the thread that waits is left behind; all it does is to hold
+        // the lock until this program ends.
+        let _lock = tokio::select! {
+            locked = locking => locked??,
+            () = self.scene.stop.requested() => return Err(StageError::Stopped),
+        };
+        if base.folder.exists() {
+            self.progress.count(&channel.objects);
+            return Ok(());
+        }
+        // Somebody may have been killed while making it.
+        remove_if_there(&base.unfinished)?;
+        let folder = base.unfinished.join(&channel.name);
+        fs::create_dir_all(&folder)?;
+        self.put(channel, folder, Links::Allowed).await?;
+        Ok(fs::rename(&base.unfinished, &base.folder)?)
+    }
+
+    async fn put(&mut self, channel: &ChannelPlan, folder: PathBuf, links: Links) -> Result<(), StageError> {
+        let (objects, progress) = (channel.objects.clone(), Arc::clone(self.progress));
+        let mut putting = spawn_blocking(move || put_all(&folder, &objects, links, &progress));
+        let mut tick = tokio::time::interval(PROGRESS_INTERVAL);
+        tick.reset_after(Duration::from_millis(20));
+        let result = loop {
+            tokio::select! {
+                result = &mut putting => break result?,
+                () = self.scene.stop.requested(), if !self.progress.cancelled.load(Ordering::Relaxed) => {
+                    self.progress.cancelled.store(true, Ordering::Relaxed);
+                }
+                _ = tick.tick() => self.reports.progress(|| staging(self.progress)),
+            }
+        };
+        result.map_err(|source| match source {
+            ObjectError::Cancelled => StageError::Stopped,
+            source => StageError::Object { channel: channel.name.clone(), source },
+        })
+    }
+}
+
+fn staging(progress: &Progress) -> Report {
+    Report::Staging {
+        objects: progress.objects.load(Ordering::Relaxed),
+        bytes: progress.bytes.load(Ordering::Relaxed),
+    }
+}
+
+/// Removes a folder with all that is in it; that there is none is no error.
+pub(crate) fn remove_if_there(folder: &Path) -> Result<(), RemoveError> {
+    if fs::symlink_metadata(folder).is_err() {
+        return Ok(());
+    }
+    remove_tree(folder)
+}

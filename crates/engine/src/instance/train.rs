@@ -1,0 +1,221 @@
+//! The second phase: starts `train` and watches it until nothing of it is left.
+
+use std::io;
+
+use rustix::pipe::fcntl_setpipe_size;
+use tokio::net::unix::pipe::Receiver;
+use tokio::time::Instant;
+
+use super::Scene;
+use super::log::{Lines, Log};
+use super::memory::MemoryKills;
+use super::reports::Reports;
+use super::stop::until;
+use crate::run::{Exit, Report, Stream, Timestamp};
+use crate::runtime::jail::start::{Output, Running, StartError, start};
+use crate::runtime::jail::{Command, Jail};
+
+/// Asked of the kernel for the pipes, so that a program that writes much need not wait. All pipes of a
+/// user share 64 MiB by default.
+const PIPE_SIZE: usize = 256 << 10;
+
+/// Read from a pipe at once.
+const READ_SIZE: usize = 128 * 1024;
+
+const SIGKILL: i32 = 9;
+
+/// How `train` came to its end.
+#[derive(Debug)]
+pub(crate) enum Trained {
+    /// It ended, by itself or because it was asked to.
+    Exited(Exit),
+    /// The instance was asked to stop before `train` had started.
+    Stopped,
+    /// It never ran.
+    NotStarted(StartError),
+}
+
+/// Starts `train` in its jail and watches it until no process of the instance is left.
+///
+/// # Errors
+/// The supervisor can't see whether anything is left.
+pub(crate) async fn train(
+    scene: &Scene<'_>,
+    jail: &Jail,
+    log: &mut Log,
+    reports: &mut Reports,
+) -> io::Result<Trained> {
+    let kills = MemoryKills::so_far();
+    let (mut running, output) = match start(scene.self_program, jail).await {
+        Ok(started) => started,
+        Err(error) => return Ok(Trained::NotStarted(error)),
+    };
+    let started = tokio::select! {
+        started = running.started() => started.map_err(Trained::NotStarted),
+        () = scene.stop.requested() => Err(Trained::Stopped),
+    };
+    if let Err(trained) = started {
+        running.command(Command::Kill).await;
+        running.ended().await?;
+        return Ok(trained);
+    }
+    reports.tell(Report::Training);
+    let mut watch = Watch::new(scene, running, output, log, reports);
+    watch.until_ended().await?;
+    let exit = match watch.running.exited().await {
+        Some(exit) => exit,
+        None => Exit::Signal(SIGKILL),
+    };
+    let for_memory = exit.code() == 128 + SIGKILL && watch.asked != Asked::Kill && kills.happened_since();
+    let exit = if for_memory { Exit::OutOfMemory } else { exit };
+    log.finish(reports);
+    reports.tell(Report::Exited(exit));
+    Ok(Trained::Exited(exit))
+}
+
+/// What the instance has been asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Nothing,
+    Terminate,
+    Kill,
+}
+
+/// A running `train`.
+struct Watch<'a, 'b> {
+    scene: &'a Scene<'b>,
+    running: Running,
+    stdout: Source,
+    stderr: Source,
+    log: &'a mut Log,
+    reports: &'a mut Reports,
+    asked: Asked,
+}
+
+/// What happens while `train` runs.
+enum Event {
+    Output(Stream),
+    LinesDue,
+    MetricsDue,
+    Ended(io::Result<()>),
+    StopRequested,
+    GraceEnded,
+}
+
+impl<'a, 'b> Watch<'a, 'b> {
+    fn new(
+        scene: &'a Scene<'b>,
+        running: Running,
+        output: Output,
+        log: &'a mut Log,
+        reports: &'a mut Reports,
+    ) -> Self {
+        let (stdout, stderr) = (Source::new(output.stdout), Source::new(output.stderr));
+        Self { scene, running, stdout, stderr, log, reports, asked: Asked::Nothing }
+    }
+
+    async fn until_ended(&mut self) -> io::Result<()> {
+        loop {
+            match self.next().await {
+                Event::Output(stream) => {
+                    self.take(stream, Source::read);
+                }
+                Event::LinesDue => self.log.write(),
+                Event::MetricsDue => self.log.report_metrics(self.reports),
+                Event::StopRequested => self.ask(Asked::Terminate, Command::Terminate).await,
+                Event::GraceEnded => self.ask(Asked::Kill, Command::Kill).await,
+                Event::Ended(ended) => {
+                    self.drain();
+                    return ended;
+                }
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Event {
+        let stop = &self.scene.stop;
+        let lines_due = self.log.due().map(Instant::from_std);
+        let metrics_due = self.log.metrics_due().map(Instant::from_std);
+        tokio::select! {
+            () = self.stdout.ready(), if self.stdout.open => Event::Output(Stream::Stdout),
+            () = self.stderr.ready(), if self.stderr.open => Event::Output(Stream::Stderr),
+            () = until(lines_due) => Event::LinesDue,
+            () = until(metrics_due) => Event::MetricsDue,
+            ended = self.running.ended() => Event::Ended(ended),
+            () = stop.requested(), if self.asked == Asked::Nothing => Event::StopRequested,
+            () = stop.grace_ended(), if self.asked == Asked::Terminate => Event::GraceEnded,
+        }
+    }
+
+    async fn ask(&mut self, asked: Asked, command: Command) {
+        self.asked = asked;
+        self.running.command(command).await;
+    }
+
+    /// Takes what has come from one stream; tells whether there may be more.
+    fn take(&mut self, stream: Stream, read: impl Fn(&mut Source) -> usize) -> bool {
+        let source = match stream {
+            Stream::Stdout => &mut self.stdout,
+            Stream::Stderr => &mut self.stderr,
+        };
+        let read = read(source);
+        let at = Timestamp::now();
+        let (log, reports) = (&mut *self.log, &mut *self.reports);
+        source.lines.push(&source.buffer[..read], |line| log.add(at, stream, line, reports));
+        read > 0
+    }
+
+    /// Takes what is still in the pipes. Their ends do not matter: a program elsewhere may have
+    /// been given one.
+    fn drain(&mut self) {
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            while self.take(stream, Source::read_last) {}
+        }
+        let at = Timestamp::now();
+        let (log, reports) = (&mut *self.log, &mut *self.reports);
+        self.stdout.lines.finish(|line| log.add(at, Stream::Stdout, line, reports));
+        self.stderr.lines.finish(|line| log.add(at, Stream::Stderr, line, reports));
+    }
+}
+
+/// A stream that `train` writes.
+struct Source {
+    pipe: Receiver,
+    buffer: Vec<u8>,
+    lines: Lines,
+    /// Whether anything can still be written to it.
+    open: bool,
+}
+
+impl Source {
+    fn new(pipe: Receiver) -> Self {
+        // Users have a limit for it, and the usual size works as well.
+        let _ = fcntl_setpipe_size(&pipe, PIPE_SIZE);
+        Self { pipe, buffer: vec![0; READ_SIZE], lines: Lines::default(), open: true }
+    }
+
+    async fn ready(&self) {
+        // An error shows when it is read.
+        let _ = self.pipe.readable().await;
+    }
+
+    /// Reads what is there, which may be nothing, and returns its length.
+    fn read(&mut self) -> usize {
+        match self.pipe.try_read(&mut self.buffer) {
+            Ok(0) => self.close(),
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(_) => self.close(),
+        }
+    }
+
+    /// The same, whether or not the kernel has told that something is there.
+    fn read_last(&mut self) -> usize {
+        rustix::io::read(&self.pipe, &mut self.buffer).unwrap_or(0)
+    }
+
+    fn close(&mut self) -> usize {
+        self.open = false;
+        0
+    }
+}

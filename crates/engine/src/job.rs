@@ -1,0 +1,285 @@
+//! The job as a pure state machine: events go in, effects come out.
+//!
+//! Nothing here waits, reads a clock or touches a file. Whatever happens to a job reaches it as an
+//! [`Event`] with a time, in one order that is stored before anything is shown; the same events
+//! always lead to the same [`Job`], which is how a job survives a restart. The statuses, secondary
+//! statuses and messages are those of the SageMaker API (`DescribeTrainingJob`).
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use crate::artifact::Clash;
+use crate::plan::JobPlan;
+use crate::run::{Outcome, Part, Parts, Report, Stamped, Timestamp};
+
+mod apply;
+mod reason;
+mod status;
+
+pub use reason::{REASON_LIMIT, signal_name};
+pub use status::{SecondaryStatus, Status, Transition};
+
+/// The host name of the instance that merges.
+pub const MERGE_HOST: &str = "merge";
+
+/// One training job: what has happened to it so far.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Job {
+    /// The name, in its original case.
+    pub name: String,
+    /// The running or last attempt, from 1.
+    pub attempt: u32,
+    /// As in the API.
+    pub status: Status,
+    /// Every secondary status so far; the last one is the current one.
+    pub transitions: Vec<Transition>,
+    /// When it was submitted.
+    pub created: Timestamp,
+    /// When the first instance began to download.
+    pub started: Option<Timestamp>,
+    /// When it reached its last status.
+    pub ended: Option<Timestamp>,
+    /// When something last happened.
+    pub modified: Timestamp,
+    /// One per host, in host order; the merging instance is not among them.
+    pub instances: Vec<Instance>,
+    /// The last value of each metric and its time.
+    pub metrics: IndexMap<String, (f64, Timestamp)>,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+    /// Why the job failed.
+    pub failure_reason: Option<String>,
+    /// What was published.
+    pub published: Option<Published>,
+    /// The merged file's URI.
+    pub merged: Option<String>,
+    /// Whether the plan has a merge step.
+    merges: bool,
+    /// Whether the backend has said that the instances are placed.
+    launched: bool,
+    /// Why the job is ending before all instances have ended with 0.
+    ending: Option<Ending>,
+}
+
+/// One host of a job.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Instance {
+    /// `algo-1` … `algo-N`.
+    pub host: String,
+    /// The attempt in whose run directory its reports and parts are.
+    pub attempt: u32,
+    /// What it is doing.
+    pub phase: Phase,
+    /// How it ended, once it has.
+    pub outcome: Option<Outcome>,
+    /// What it handed back.
+    pub parts: Parts,
+}
+
+impl Instance {
+    /// Whether nothing more will come from this instance.
+    pub fn has_ended(&self) -> bool {
+        self.outcome.is_some()
+    }
+
+    /// Whether `train` ended with 0 and its outputs are packed.
+    pub fn has_completed(&self) -> bool {
+        self.outcome == Some(Outcome::Completed)
+    }
+}
+
+/// What an instance is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Phase {
+    /// Placed or about to be.
+    Waiting,
+    /// Its inputs are being fetched.
+    Staging,
+    /// `train` runs.
+    Training,
+    /// Its outputs are being packed.
+    Collecting,
+    /// Nothing of it runs any more.
+    Ended,
+}
+
+/// Why a job ends before its time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+enum Ending {
+    /// Somebody asked for it.
+    StopRequested,
+    /// `MaxRuntimeInSeconds` has passed.
+    MaxRuntime,
+    /// This went wrong first; the text is the failure reason.
+    Failure(String),
+}
+
+/// What a job has published.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Published {
+    /// URI of `model.tar.gz`, if any instance wrote a model.
+    pub model: Option<String>,
+    /// URI of `output.tar.gz`, if any instance wrote other output.
+    pub output: Option<String>,
+    /// Paths that several hosts wrote with different content.
+    pub clashes: Vec<Clash>,
+}
+
+/// What happens to a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Event {
+    /// The backend has placed the instances.
+    Launched,
+    /// The backend could not place them.
+    LaunchFailed {
+        /// What was wrong.
+        explanation: String,
+    },
+    /// A supervisor has reported.
+    Reported {
+        /// Who.
+        host: String,
+        /// What, and when by its own clock.
+        report: Stamped,
+    },
+    /// A supervisor is gone without a last report.
+    Lost {
+        /// Who.
+        host: String,
+    },
+    /// Somebody asked for the job to stop.
+    StopRequested,
+    /// `MaxRuntimeInSeconds` has passed since the start.
+    MaxRuntimeReached,
+    /// The artifacts lie where the request says.
+    Published(Published),
+    /// They do not.
+    PublishFailed {
+        /// What was wrong and where.
+        explanation: String,
+    },
+    /// The merged file lies beside the artifact.
+    Merged {
+        /// Where.
+        uri: String,
+    },
+    /// It does not.
+    MergeFailed {
+        /// What was wrong and where.
+        explanation: String,
+    },
+    /// The job is taken up again: a new attempt for the instances that had not ended well.
+    Resumed,
+}
+
+/// What the engine does next for a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Place these hosts' instances in a new attempt.
+    Launch {
+        /// In host order.
+        hosts: Vec<String>,
+    },
+    /// Send [`Event::MaxRuntimeReached`] when the job's time is up.
+    StartRuntimeTimer,
+    /// Ask these instances to stop, with the job's grace.
+    Stop {
+        /// Those that have not ended.
+        hosts: Vec<String>,
+    },
+    /// Join the parts and put the artifacts in their place.
+    Publish,
+    /// Start the instance that merges, and then send [`Event::Merged`] or [`Event::MergeFailed`].
+    Merge,
+    /// The job has ended: free what it held.
+    Release,
+}
+
+impl Job {
+    /// A new job and its first effect.
+    pub fn submit(plan: &JobPlan, at: Timestamp) -> (Self, Vec<Effect>) {
+        let mut job = Self {
+            name: plan.job.clone(),
+            attempt: plan.attempt,
+            status: Status::InProgress,
+            transitions: Vec::new(),
+            created: at,
+            started: None,
+            ended: None,
+            modified: at,
+            instances: plan
+                .instances
+                .iter()
+                .map(|instance| new_instance(&instance.host, plan.attempt))
+                .collect(),
+            metrics: IndexMap::new(),
+            warnings: plan.warnings.clone(),
+            failure_reason: None,
+            published: None,
+            merged: None,
+            merges: plan.merge.is_some(),
+            launched: false,
+            ending: None,
+        };
+        job.enter(SecondaryStatus::Starting, "Starting the training job", at);
+        let hosts = job.instances.iter().map(|instance| instance.host.clone()).collect();
+        (job, vec![Effect::Launch { hosts }])
+    }
+
+    /// The job after all that has happened to it.
+    pub fn replay(plan: &JobPlan, created: Timestamp, events: &[(Timestamp, Event)]) -> Self {
+        let (mut job, _) = Self::submit(plan, created);
+        for (at, event) in events {
+            job.apply(*at, event.clone());
+        }
+        job
+    }
+
+    /// The current secondary status.
+    pub fn secondary_status(&self) -> SecondaryStatus {
+        self.transitions.last().map_or(SecondaryStatus::Starting, |transition| transition.status)
+    }
+
+    /// Whether nothing more will happen to this attempt.
+    pub fn has_ended(&self) -> bool {
+        self.status.is_terminal()
+    }
+
+    /// Whether a report changes more than a count of bytes: progress is shown, but not stored.
+    pub fn is_news(&self, host: &str, report: &Report) -> bool {
+        let phase =
+            self.instances.iter().find(|instance| instance.host == host).map(|instance| instance.phase);
+        match report {
+            Report::Staging { .. } => phase == Some(Phase::Waiting),
+            Report::Collecting { .. } => phase != Some(Phase::Collecting),
+            Report::Training
+            | Report::Metric { .. }
+            | Report::Warning { .. }
+            | Report::Exited(_)
+            | Report::Ended { .. } => true,
+        }
+    }
+
+    /// Hosts whose instances have not ended.
+    pub fn running_hosts(&self) -> Vec<String> {
+        let running = self.instances.iter().filter(|instance| !instance.has_ended());
+        running.map(|instance| instance.host.clone()).collect()
+    }
+
+    fn instance_mut(&mut self, host: &str) -> Option<&mut Instance> {
+        self.instances.iter_mut().find(|instance| instance.host == host)
+    }
+}
+
+fn new_instance(host: &str, attempt: u32) -> Instance {
+    Instance {
+        host: host.to_owned(),
+        attempt,
+        phase: Phase::Waiting,
+        outcome: None,
+        parts: Parts { model: None::<Part>, output: None },
+    }
+}
+
+#[cfg(test)]
+mod tests;

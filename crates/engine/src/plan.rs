@@ -1,0 +1,185 @@
+//! What exactly each host of a job gets and does, as plain values.
+//!
+//! A plan is written to the run directory and carried out there by supervisors, perhaps on other
+//! machines and after a restart, so nothing in it may depend on the memory of this process.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+mod build;
+mod config;
+mod image;
+mod path;
+mod shard;
+
+pub use build::{Listing, PlanError, Surroundings, manifests, plan};
+pub use image::{ALLPAIRS, BUILT_IN_PROGRAM, FileKind, Image, ImageError};
+
+/// One attempt at a job: what every instance does, and what comes after the last one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobPlan {
+    /// The name of the training job, in its original case.
+    pub job: String,
+    /// Counts from 1; a resumed or retried job is the next attempt.
+    pub attempt: u32,
+    /// One per host, in host order.
+    pub instances: Vec<InstancePlan>,
+    /// The instance that turns the parts into one result, if the job declares one.
+    pub merge: Option<MergePlan>,
+    /// Where the artifacts are published.
+    pub output: OutputPlan,
+    /// From the start of the download to the stop, over all instances.
+    pub max_runtime: Duration,
+    /// What the person who submitted the job should know before it starts.
+    pub warnings: Vec<String>,
+}
+
+impl JobPlan {
+    /// Between SIGTERM and SIGKILL; the same for all instances.
+    pub fn grace(&self) -> Duration {
+        self.instances.first().map_or(Duration::ZERO, |instance| instance.grace)
+    }
+}
+
+/// What one host gets and does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InstancePlan {
+    /// The name of the training job.
+    pub job: String,
+    /// The attempt that this plan belongs to.
+    pub attempt: u32,
+    /// The instance's own name: `algo-1` … `algo-N`, or `merge`.
+    pub host: String,
+    /// Every host of the job, in number order.
+    pub hosts: Vec<HostAddress>,
+    /// What the instance is there for.
+    pub role: Role,
+    /// How `train` is started.
+    pub runtime: RuntimePlan,
+    /// The program and its arguments; a name without a slash is looked up in `PATH`.
+    pub command: Vec<String>,
+    /// All of the environment of `train`; nothing else is passed on.
+    pub environment: IndexMap<String, String>,
+    /// Files below `input/config`: name and content.
+    pub config: IndexMap<String, String>,
+    /// The input channels of this host.
+    pub channels: Vec<ChannelPlan>,
+    /// Metrics that are read from the log.
+    pub metrics: Vec<MetricDefinition>,
+    /// Between SIGTERM and SIGKILL.
+    pub grace: Duration,
+    /// Of `/dev/shm`, in bytes; half of the machine's memory when absent.
+    pub shm_size: Option<u64>,
+    /// The deflate level of the artifacts, 0 (stored) to 9.
+    pub compression_level: u32,
+}
+
+/// A host and the address at which the other instances reach it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostAddress {
+    /// The name inside the job.
+    pub name: String,
+    /// An IP address.
+    pub address: String,
+}
+
+/// What an instance is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Role {
+    /// One of the N copies that run the image.
+    Train,
+    /// Turns the parts of all instances into one result.
+    Merge,
+}
+
+/// How one `train` is started.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum RuntimePlan {
+    /// A program of the machine itself, in namespaces of its own.
+    Host {
+        /// Files and folders of the machine that are shown, read-only, at a path of the instance.
+        exposed: Vec<Exposed>,
+        /// Where the program starts.
+        working_directory: PathBuf,
+    },
+}
+
+/// A file or folder of the machine that an instance sees, read-only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exposed {
+    /// Where it is on the machine.
+    pub source: PathBuf,
+    /// Where the instance sees it.
+    pub target: PathBuf,
+}
+
+/// One input channel as one host gets it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChannelPlan {
+    /// The folder below `input/data`.
+    pub name: String,
+    /// The objects of this host, in order of their keys.
+    pub objects: Vec<ObjectPlan>,
+    /// Whether every host gets the same objects, so that one copy on a machine can serve all.
+    pub replicated: bool,
+    /// Whether a `<channel>-manifest` file stands beside the folder.
+    pub manifest: bool,
+}
+
+/// One object and the file that it becomes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectPlan {
+    /// The file that holds the object.
+    pub source: PathBuf,
+    /// The path below the channel's folder, checked to stay inside it.
+    pub relative: String,
+    /// In bytes, as listed.
+    pub size: u64,
+}
+
+/// A metric that is read from log lines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MetricDefinition {
+    /// The metric's name.
+    pub name: String,
+    /// Searched in each line; the first capture group is the value.
+    pub regex: String,
+}
+
+/// Where a job's artifacts go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputPlan {
+    /// The folder `<S3OutputPath>/<job>/output` on this machine.
+    pub folder: PathBuf,
+    /// The same as a URI, without a trailing slash.
+    pub uri: String,
+}
+
+/// The last step of a job: what joins the parts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MergePlan {
+    /// The instance, complete but for its one channel, which is the artifact.
+    pub instance: InstancePlan,
+    /// The file's name, both in the instance and beside the artifact.
+    pub output: String,
+}
+
+impl MergePlan {
+    /// The instance with its channel: the archive that has just been published.
+    pub fn instance_for(&self, archive: &Path, attempt: u32) -> io::Result<InstancePlan> {
+        let size = fs_err::metadata(archive)?.len();
+        let relative = archive.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let object = ObjectPlan { source: archive.to_owned(), relative, size };
+        let channel = ChannelPlan {
+            name: "model".to_owned(),
+            objects: vec![object],
+            replicated: false,
+            manifest: false,
+        };
+        Ok(InstancePlan { attempt, channels: vec![channel], ..self.instance.clone() })
+    }
+}

@@ -1,0 +1,314 @@
+//! From a valid spec and the machine's surroundings to the plan of every instance.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use indexmap::IndexMap;
+
+use super::config::config_files;
+use super::image::{Image, built_in};
+use super::path::relative_path;
+use super::shard;
+use super::{
+    ChannelPlan, HostAddress, InstancePlan, JobPlan, MergePlan, MetricDefinition, ObjectPlan, OutputPlan,
+    Role, RuntimePlan,
+};
+use crate::job::MERGE_HOST;
+use crate::spec::{ChannelSource, ChannelSpec, Distribution, MergeSpec, ShardBy, TrainingJobSpec};
+use crate::storage::Object;
+
+/// Between SIGTERM and SIGKILL unless somebody says otherwise, as at SageMaker.
+const GRACE: Duration = Duration::from_secs(120);
+/// As zlib's and gzip's own default.
+const COMPRESSION_LEVEL: u32 = 6;
+
+/// What a plan depends on beside the spec.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Surroundings {
+    /// What `TrainingImage` stands for here.
+    pub image: Image,
+    /// This program's own file.
+    pub program: PathBuf,
+    /// What `PATH`, `HOME` and the like are when the image says nothing of them.
+    pub base_environment: IndexMap<String, String>,
+    /// The region that jobs are told.
+    pub region: String,
+    /// The account that jobs are told, twelve digits.
+    pub account: String,
+    /// The interface by which instances reach each other.
+    pub network_interface: String,
+    /// The folder that `S3OutputPath` stands for.
+    pub output_folder: PathBuf,
+    /// What was asked for at the command line.
+    pub grace: Option<Duration>,
+    /// Per channel, in the spec's order.
+    pub listings: Vec<Listing>,
+}
+
+/// The objects of one channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// The key part of the channel's URI.
+    pub prefix: String,
+    /// In order of their keys' bytes.
+    pub objects: Vec<Object>,
+}
+
+impl Surroundings {
+    /// The ARN of a job; the name in it is in lower case, as at Amazon.
+    pub fn job_arn(&self, job: &str) -> String {
+        let (region, account) = (&self.region, &self.account);
+        format!("arn:aws:sagemaker:{region}:{account}:training-job/{}", job.to_lowercase())
+    }
+}
+
+/// A valid spec that can't be carried out with the objects that are there.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// A channel selects nothing.
+    #[error(
+        "No S3 objects found under S3 URL \"{uri}\" given in input data source. Channel {channel} would be \
+         empty; put objects there or change its S3Uri."
+    )]
+    NoObjects {
+        /// The channel.
+        channel: String,
+        /// Its URI.
+        uri: String,
+    },
+    /// Two objects become the same file.
+    #[error("channel {channel}: the objects {first} and {second} would both become {path}")]
+    SamePath {
+        /// The channel.
+        channel: String,
+        /// A key.
+        first: String,
+        /// Another key.
+        second: String,
+        /// The path below the channel's folder.
+        path: String,
+    },
+}
+
+/// Plans a job: what every host gets and does. Pure: the same input always gives the same plan.
+pub fn plan(spec: &TrainingJobSpec, surroundings: &Surroundings) -> Result<JobPlan, PlanError> {
+    let hosts: Vec<_> =
+        (0..spec.resources.instance_count() as usize).map(trainyard_toolkit::contract::host_name).collect();
+    let mut shares = vec![Vec::new(); hosts.len()];
+    let mut warnings = spec.warnings();
+    for (channel, listing) in spec.channels.iter().zip(&surroundings.listings) {
+        check_listing(channel, listing)?;
+        let dealt = deal_out(channel, listing, spec.settings.shard_by, hosts.len());
+        warnings.extend(empty_warning(channel, listing.objects.len(), &dealt));
+        for (share, channel) in shares.iter_mut().zip(dealt) {
+            share.push(channel);
+        }
+    }
+    let instances = shares.into_iter().enumerate();
+    let instances: Vec<_> =
+        instances.map(|(rank, channels)| instance(spec, surroundings, &hosts, (rank, channels))).collect();
+    let merge = spec.settings.merge.as_ref().map(|merge| merge_plan(merge, &instances[0], surroundings));
+    Ok(JobPlan {
+        job: spec.name.clone(),
+        attempt: 1,
+        instances,
+        merge,
+        output: output(spec, surroundings),
+        max_runtime: spec.stopping.max_runtime,
+        warnings,
+    })
+}
+
+fn check_listing(channel: &ChannelSpec, listing: &Listing) -> Result<(), PlanError> {
+    if listing.objects.is_empty() {
+        return Err(PlanError::NoObjects { channel: channel.name.clone(), uri: uri_text(channel) });
+    }
+    let mut files = std::collections::BTreeMap::new();
+    for object in &listing.objects {
+        let path = relative_path(&listing.prefix, &object.key);
+        if let Some(first) = files.insert(path, &object.key) {
+            return Err(same_path(channel, first, &object.key, path));
+        }
+    }
+    // A file can't be a folder as well: `a` beside `a/b`.
+    for (path, key) in &files {
+        let folders = path.match_indices('/').map(|(slash, _)| &path[..slash]);
+        if let Some((folder, first)) = folders.filter_map(|folder| files.get_key_value(folder)).next() {
+            return Err(same_path(channel, first, key, folder));
+        }
+    }
+    Ok(())
+}
+
+fn same_path(channel: &ChannelSpec, first: &str, second: &str, path: &str) -> PlanError {
+    PlanError::SamePath {
+        channel: channel.name.clone(),
+        first: first.to_owned(),
+        second: second.to_owned(),
+        path: path.to_owned(),
+    }
+}
+
+/// The channel as each host gets it.
+fn deal_out(channel: &ChannelSpec, listing: &Listing, by: ShardBy, hosts: usize) -> Vec<ChannelPlan> {
+    let all = || (0..listing.objects.len()).collect();
+    let replicated = channel.distribution == Distribution::FullyReplicated;
+    let shards: Vec<Vec<usize>> = match (replicated, by) {
+        (true, _) => (0..hosts).map(|_| all()).collect(),
+        (false, ShardBy::Key) => shard::by_key(listing.objects.len(), hosts),
+        (false, ShardBy::Size) => {
+            let sizes: Vec<_> = listing.objects.iter().map(|object| object.size).collect();
+            shard::by_size(&sizes, hosts)
+        }
+    };
+    let planned = |&index: &usize| {
+        let object = &listing.objects[index];
+        let relative = relative_path(&listing.prefix, &object.key).to_owned();
+        ObjectPlan { source: object.path.clone(), relative, size: object.size }
+    };
+    let channel_plan = |shard: Vec<usize>| ChannelPlan {
+        name: channel.name.clone(),
+        objects: shard.iter().map(planned).collect(),
+        replicated,
+        manifest: true,
+    };
+    shards.into_iter().map(channel_plan).collect()
+}
+
+fn empty_warning(channel: &ChannelSpec, objects: usize, dealt: &[ChannelPlan]) -> Option<String> {
+    let empty = dealt.iter().filter(|share| share.objects.is_empty()).count();
+    let plural = if objects == 1 { "object" } else { "objects" };
+    let get = if empty == 1 { "gets" } else { "get" };
+    (empty > 0).then(|| {
+        format!(
+            "channel {}: {objects} {plural} for {} instances: {empty} {get} none",
+            channel.name,
+            dealt.len()
+        )
+    })
+}
+
+fn instance(
+    spec: &TrainingJobSpec,
+    surroundings: &Surroundings,
+    hosts: &[String],
+    (rank, channels): (usize, Vec<ChannelPlan>),
+) -> InstancePlan {
+    let metrics = spec.algorithm.metrics.iter();
+    InstancePlan {
+        job: spec.name.clone(),
+        attempt: 1,
+        host: hosts[rank].clone(),
+        hosts: hosts.iter().enumerate().map(|(rank, name)| address(rank, name)).collect(),
+        role: Role::Train,
+        runtime: surroundings.image.runtime(),
+        command: surroundings.image.command(&spec.algorithm),
+        environment: environment(spec, surroundings, &hosts[rank]),
+        config: config_files(spec, surroundings, hosts, rank),
+        channels,
+        metrics: metrics
+            .map(|metric| MetricDefinition { name: metric.name.clone(), regex: metric.regex.clone() })
+            .collect(),
+        grace: surroundings.grace.or(spec.settings.grace).unwrap_or(GRACE),
+        shm_size: spec.settings.shm_size_gb.map(|size| u64::from(size) << 30),
+        compression_level: spec.settings.output_level.unwrap_or(COMPRESSION_LEVEL),
+    }
+}
+
+/// Instances that share the machine's network each have a loopback address of their own, so that two
+/// that listen at their own name do not meet.
+fn address(rank: usize, name: &str) -> HostAddress {
+    let number = rank + 1;
+    HostAddress { name: name.to_owned(), address: format!("127.77.{}.{}", number / 256, number % 256) }
+}
+
+/// What `train` finds in its environment; what the request sets wins.
+fn environment(spec: &TrainingJobSpec, surroundings: &Surroundings, host: &str) -> IndexMap<String, String> {
+    let mut environment = surroundings.base_environment.clone();
+    if let Some(folder) = surroundings.image.path_folder() {
+        let path = environment.entry("PATH".to_owned()).or_default();
+        *path = [folder.to_string_lossy().into_owned(), std::mem::take(path)].join(":");
+    }
+    let platform = [
+        ("HOSTNAME", host),
+        ("TRAINING_JOB_NAME", &spec.name),
+        ("TRAINING_JOB_ARN", &surroundings.job_arn(&spec.name)),
+        ("AWS_REGION", &surroundings.region),
+        ("AWS_EXECUTION_ENV", "AWS_ECS_EC2"),
+        ("DMLC_INTERFACE", &surroundings.network_interface),
+        ("NVIDIA_VISIBLE_DEVICES", "void"),
+        ("SAGEMAKER_METRICS_DIRECTORY", "/opt/ml/output/metrics/sagemaker"),
+    ];
+    environment.extend(platform.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    environment.extend(spec.environment.clone());
+    environment
+}
+
+fn output(spec: &TrainingJobSpec, surroundings: &Surroundings) -> OutputPlan {
+    let uri = spec.output.uri.child(&spec.name).child("output");
+    OutputPlan { folder: surroundings.output_folder.join(&spec.name).join("output"), uri: uri.to_string() }
+}
+
+/// The merging instance: this program itself, whose channel is the published archive.
+fn merge_plan(merge: &MergeSpec, train: &InstancePlan, surroundings: &Surroundings) -> MergePlan {
+    let program = built_in(&surroundings.program);
+    let mut command = vec![program.target.to_string_lossy().into_owned(), "merge".to_owned()];
+    command.push("/opt/ml/input/data/model/model.tar.gz".to_owned());
+    command.extend(["--output".to_owned(), format!("/opt/ml/model/{}", merge.output)]);
+    command.extend(option("--glob", merge.glob.as_deref()));
+    command.extend(option("--order-by", merge.order_by.as_deref()));
+    let host = HostAddress { name: MERGE_HOST.to_owned(), address: "127.0.0.1".to_owned() };
+    let instance = InstancePlan {
+        host: MERGE_HOST.to_owned(),
+        hosts: vec![host],
+        role: Role::Merge,
+        runtime: RuntimePlan::Host { exposed: vec![program], working_directory: PathBuf::from("/tmp") },
+        command,
+        environment: surroundings.base_environment.clone(),
+        config: IndexMap::new(),
+        channels: Vec::new(),
+        metrics: Vec::new(),
+        ..train.clone()
+    };
+    MergePlan { instance, output: merge.output.clone() }
+}
+
+fn option(name: &str, value: Option<&str>) -> Vec<String> {
+    value.map(|value| vec![name.to_owned(), value.to_owned()]).unwrap_or_default()
+}
+
+/// The text of each `<channel>-manifest`: the prefix, then every object, the same on all hosts.
+pub fn manifests(spec: &TrainingJobSpec, surroundings: &Surroundings) -> IndexMap<String, String> {
+    let listings = spec.channels.iter().zip(&surroundings.listings);
+    listings.map(|(channel, listing)| (channel.name.clone(), manifest(channel, listing))).collect()
+}
+
+/// `s3://bucket/`, or `file:///`.
+fn bucket_uri(channel: &ChannelSpec) -> String {
+    match &channel.source {
+        ChannelSource::S3 { uri, .. } => match uri.bucket() {
+            Some(bucket) => format!("s3://{bucket}/"),
+            None => "file:///".to_owned(),
+        },
+        ChannelSource::FileSystem { .. } | ChannelSource::Dataset { .. } => String::new(),
+    }
+}
+
+fn uri_text(channel: &ChannelSpec) -> String {
+    match &channel.source {
+        ChannelSource::S3 { uri, .. } => uri.to_string(),
+        ChannelSource::FileSystem { directory, .. } => directory.clone(),
+        ChannelSource::Dataset { arn } => arn.clone(),
+    }
+}
+
+fn manifest(channel: &ChannelSpec, listing: &Listing) -> String {
+    let bucket = bucket_uri(channel);
+    let mut text = format!("{}\n", listing.prefix);
+    for object in &listing.objects {
+        text.push_str(&bucket);
+        text.push_str(&object.key);
+        text.push('\n');
+    }
+    text
+}

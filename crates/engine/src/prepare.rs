@@ -1,0 +1,154 @@
+//! From a request to a plan that can be driven; whatever is wrong is found here, before anything
+//! starts.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fs_err as fs;
+use indexmap::IndexMap;
+use rustix::fs::{Access, access};
+
+use crate::engine::Submission;
+use crate::plan::{FileKind, Image, ImageError, Listing, PlanError, Surroundings, manifests, plan};
+use crate::spec::{
+    Capabilities, ChannelSource, ChannelSpec, TrainingJobSpec, Unsupported, Violations, unsupported,
+};
+use crate::storage::{Buckets, StorageError};
+use crate::wire::CreateTrainingJobRequest;
+
+/// What this machine has and how it is set up.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// This program's own file.
+    pub program: PathBuf,
+    /// `PATH`, `HOME` and the like for programs of this machine.
+    pub base_environment: IndexMap<String, String>,
+    /// The region that jobs are told.
+    pub region: String,
+    /// Which folder stands for which bucket.
+    pub buckets: Buckets,
+    /// Image names that stand for other ones.
+    pub images: BTreeMap<String, String>,
+    /// Between SIGTERM and SIGKILL, if somebody asked for another time than the job's.
+    pub grace: Option<Duration>,
+}
+
+/// Jobs of this machine belong to no account; twelve digits are what programs expect.
+const ACCOUNT: &str = "000000000000";
+/// Instances of this machine share its network; they meet on the loopback interface.
+const NETWORK_INTERFACE: &str = "lo";
+
+/// Why a request can't become a job.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// It breaks the rules of the API.
+    #[error(transparent)]
+    Violations(#[from] Violations),
+    /// It asks for what is not built yet.
+    #[error("{}", list(.0))]
+    Unsupported(Vec<Unsupported>),
+    /// Its image can't be run here.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// A channel's objects can't be listed.
+    #[error("channel {channel}")]
+    Channel {
+        /// The channel.
+        channel: String,
+        /// What is wrong.
+        source: StorageError,
+    },
+    /// The objects that are there don't make a job.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// `S3OutputPath` is no place on this machine.
+    #[error("OutputDataConfig.S3OutputPath")]
+    Output(#[source] StorageError),
+    /// Nothing can be written to the output.
+    #[error("OutputDataConfig.S3OutputPath {uri}: can't write to {path:?}")]
+    OutputNotWritable {
+        /// The URI.
+        uri: String,
+        /// The folder, or the nearest one above it that is there.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The request can't be stored.
+    #[error("the request can't be written as JSON")]
+    Request(#[from] serde_json::Error),
+}
+
+fn list(refused: &[Unsupported]) -> String {
+    refused.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Checks a request against the API and this machine, and plans it.
+pub fn prepare(
+    request: CreateTrainingJobRequest,
+    machine: &Machine,
+    capabilities: &Capabilities,
+) -> Result<Submission, PrepareError> {
+    let text = serde_json::to_string(&request)?;
+    let spec = TrainingJobSpec::try_from(request)?;
+    let refused = unsupported(&spec, capabilities);
+    if !refused.is_empty() {
+        return Err(PrepareError::Unsupported(refused));
+    }
+    let surroundings = surroundings(&spec, machine)?;
+    let plan = plan(&spec, &surroundings)?;
+    Ok(Submission { request: text, plan, manifests: manifests(&spec, &surroundings) })
+}
+
+fn surroundings(spec: &TrainingJobSpec, machine: &Machine) -> Result<Surroundings, PrepareError> {
+    let name = machine.images.get(&spec.algorithm.image).unwrap_or(&spec.algorithm.image);
+    let output = machine.buckets.locate(&spec.output.uri).map_err(PrepareError::Output)?.path();
+    check_writable(&spec.output.uri.to_string(), &output)?;
+    Ok(Surroundings {
+        image: Image::resolve(name, &machine.program, file_kind)?,
+        program: machine.program.clone(),
+        base_environment: machine.base_environment.clone(),
+        region: machine.region.clone(),
+        account: ACCOUNT.to_owned(),
+        network_interface: NETWORK_INTERFACE.to_owned(),
+        output_folder: output,
+        grace: machine.grace,
+        listings: spec.channels.iter().map(|channel| listing(channel, machine)).collect::<Result<_, _>>()?,
+    })
+}
+
+fn file_kind(path: &Path) -> FileKind {
+    match path.metadata() {
+        Ok(found) if found.is_dir() => FileKind::Folder,
+        Ok(_) => FileKind::File,
+        Err(_) => FileKind::Missing,
+    }
+}
+
+fn listing(channel: &ChannelSpec, machine: &Machine) -> Result<Listing, PrepareError> {
+    let failed = |source| PrepareError::Channel { channel: channel.name.clone(), source };
+    let ChannelSource::S3 { uri, .. } = &channel.source else {
+        // Refused above: no capability for other sources.
+        return Ok(Listing { prefix: String::new(), objects: Vec::new() });
+    };
+    let location = machine.buckets.locate(uri).map_err(failed)?;
+    let objects = location.list().map_err(failed)?;
+    Ok(Listing { prefix: location.key, objects })
+}
+
+/// The nearest folder that is there must let us write; nothing is made before the job starts.
+fn check_writable(uri: &str, folder: &Path) -> Result<(), PrepareError> {
+    let there = folder.ancestors().find(|path| fs::symlink_metadata(path).is_ok()).unwrap_or(Path::new("/"));
+    let writable = match fs::metadata(there) {
+        Ok(found) if !found.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
+        Ok(_) => access(there, Access::WRITE_OK | Access::EXEC_OK).map_err(io::Error::from),
+        Err(error) => Err(error),
+    };
+    writable.map_err(|source| PrepareError::OutputNotWritable {
+        uri: uri.to_owned(),
+        path: there.to_owned(),
+        source,
+    })
+}

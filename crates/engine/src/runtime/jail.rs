@@ -1,0 +1,186 @@
+//! One instance's own world: namespaces, file tree and privileges, and the process that starts them.
+//!
+//! A supervisor [`start`]s the jail. Three processes are involved besides it:
+//!
+//! ```text
+//! supervisor ── instance-init (outer)   unshares the namespaces, forks, waits
+//!                 └─ instance-init (PID 1)  mounts, pivots, drops privileges, reaps
+//!                      └─ train
+//! ```
+//!
+//! They talk over the socket that `instance-init` has as standard input: the supervisor sends the
+//! [`Jail`] and then single-byte [commands](Command), the other side sends [`Message`]s. When the
+//! socket ends, PID 1 ends, and the kernel kills all that is left in its namespace.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use crate::run::Exit;
+
+pub(crate) mod init;
+mod machine;
+mod mounts;
+mod privileges;
+mod program;
+mod root;
+pub(crate) mod start;
+
+/// The hidden subcommand that runs [`init::instance_init`].
+pub(crate) const INIT_COMMAND: &str = "instance-init";
+
+/// All that is needed to start one `train` in its own world.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Jail {
+    /// What lies below everything else.
+    pub(crate) root: Root,
+    /// The name that `hostname` shows.
+    pub(crate) hostname: String,
+    /// What is put into the root, in this order.
+    pub(crate) mounts: Vec<Mount>,
+    /// Of `/dev/shm`, in bytes.
+    pub(crate) shm_size: u64,
+    /// What is started.
+    pub(crate) program: Program,
+}
+
+/// What lies below everything else in a jail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Root {
+    /// The file system of the machine, which can't be changed from inside.
+    Machine {
+        /// Whether changes seem to succeed and are forgotten; otherwise they are refused.
+        overlay: bool,
+    },
+}
+
+/// A place in the jail that does not come from its root. Targets are made if they do not exist.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Mount {
+    /// A file or folder of the machine that can only be read.
+    ReadOnly {
+        /// On the machine.
+        source: PathBuf,
+        /// In the jail.
+        target: PathBuf,
+    },
+    /// A file or folder of the machine that the jail may change.
+    Writable {
+        /// On the machine.
+        source: PathBuf,
+        /// In the jail.
+        target: PathBuf,
+    },
+    /// Folders of the machine, laid over each other, that can be changed without changing them.
+    Overlay {
+        /// On the machine, the uppermost first; never changed.
+        lower: Vec<PathBuf>,
+        /// Where the changes go.
+        upper: PathBuf,
+        /// An empty folder on the file system of `upper`, for the kernel.
+        work: PathBuf,
+        /// In the jail.
+        target: PathBuf,
+    },
+}
+
+impl Mount {
+    fn target(&self) -> &PathBuf {
+        match self {
+            Self::ReadOnly { target, .. } | Self::Writable { target, .. } | Self::Overlay { target, .. } => {
+                target
+            }
+        }
+    }
+}
+
+/// A program, its arguments and its surroundings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Program {
+    /// The program and its arguments; a name without a slash is looked up in `PATH`.
+    pub(crate) command: Vec<String>,
+    /// All of its environment.
+    pub(crate) environment: IndexMap<String, String>,
+    /// Where it starts.
+    pub(crate) working_directory: PathBuf,
+}
+
+/// What `instance-init` tells the supervisor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Message {
+    /// The namespaces are there, the id maps can be written.
+    Unshared,
+    /// The kernel refuses namespaces.
+    NamespacesRefused {
+        /// An errno.
+        errno: i32,
+    },
+    /// The kernel refuses an overlay of the jail's mounts.
+    OverlayRefused {
+        /// In the jail.
+        target: PathBuf,
+        /// In words.
+        reason: String,
+    },
+    /// The jail could not be made.
+    Broken {
+        /// What was wrong and where.
+        explanation: String,
+    },
+    /// `train` could not be started.
+    NotStarted {
+        /// 126 or 127.
+        code: i32,
+        /// What was wrong and where.
+        explanation: String,
+    },
+    /// `train` runs.
+    Started,
+    /// `train` has ended.
+    Exited(Exit),
+}
+
+/// What the supervisor tells PID 1, one byte each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// SIGTERM to every process of the instance.
+    Terminate,
+    /// SIGKILL to every process of the instance.
+    Kill,
+}
+
+impl Command {
+    const fn byte(self) -> u8 {
+        match self {
+            Self::Terminate => b't',
+            Self::Kill => b'k',
+        }
+    }
+}
+
+/// A step of the recipe that failed.
+#[derive(Debug, thiserror::Error)]
+enum SetupError {
+    #[error("can't {step}")]
+    Step { step: &'static str, source: io::Error },
+    #[error("can't {step} {}", path.display())]
+    At { step: &'static str, path: PathBuf, source: io::Error },
+    #[error("the kernel refuses an overlay at {}", target.display())]
+    Overlay { target: PathBuf, source: io::Error },
+    #[error("the supervisor's order is damaged")]
+    Order(#[from] serde_json::Error),
+    #[error("the supervisor has gone")]
+    Gone,
+}
+
+/// Names the step of the recipe that a system call belongs to.
+fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> SetupError {
+    move |source| SetupError::Step { step, source: source.into() }
+}
+
+/// Names the step of the recipe that a system call belongs to, and what it is about.
+fn at<E: Into<io::Error>>(step: &'static str, path: &Path) -> impl FnOnce(E) -> SetupError {
+    move |source| SetupError::At { step, path: path.to_owned(), source: source.into() }
+}

@@ -1,0 +1,162 @@
+//! `instance-init`: from a process of the machine to PID 1 of an instance.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::thread;
+
+use rustix::process::{
+    DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus, set_dumpable_behavior,
+    set_parent_process_death_signal, setsid, wait, waitpid,
+};
+use rustix::system::sethostname;
+use rustix::thread::UnshareFlags;
+
+use super::mounts::Tree;
+use super::{Command, Jail, Message, SetupError, machine, privileges, program, root, step};
+use crate::explain::chain;
+use crate::run::Exit;
+use crate::sys::{self, Fork};
+
+/// What the program does when a supervisor started it with the hidden subcommand `instance-init`.
+///
+/// Must be called first thing in `main`, before any thread exists: a user namespace can be left
+/// only by a process with a single thread.
+pub fn instance_init() -> ExitCode {
+    sys::close_inherited();
+    let Ok(socket) = io::stdin().as_fd().try_clone_to_owned() else { return ExitCode::FAILURE };
+    let mut socket = UnixStream::from(socket);
+    match outer(&mut socket) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let told = tell(&mut socket, &message(&error));
+            told.map_or(ExitCode::from(2), |()| ExitCode::FAILURE)
+        }
+    }
+}
+
+fn outer(socket: &mut UnixStream) -> Result<(), SetupError> {
+    let namespaces = UnshareFlags::NEWUSER
+        | UnshareFlags::NEWNS
+        | UnshareFlags::NEWPID
+        | UnshareFlags::NEWUTS
+        | UnshareFlags::NEWIPC;
+    if let Err(error) = sys::unshare(namespaces) {
+        let errno = error.raw_os_error().unwrap_or_default();
+        return tell(socket, &Message::NamespacesRefused { errno });
+    }
+    tell(socket, &Message::Unshared)?;
+    let jail = order(socket)?;
+    match sys::fork().map_err(step("start the first process of the instance"))? {
+        Fork::Child => first_process(&jail, socket),
+        // That it has ended means that the whole namespace is empty.
+        Fork::Parent(pid) => wait_for(pid),
+    }
+}
+
+fn wait_for(pid: Pid) -> Result<(), SetupError> {
+    loop {
+        match waitpid(Some(pid), WaitOptions::empty()) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => return other.map(|_| ()).map_err(step("wait for the first process of the instance")),
+        }
+    }
+}
+
+/// What PID 1 does: the recipe, step by step.
+fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError> {
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(step("depend on the supervisor"))?;
+    setsid().map_err(step("start a session"))?;
+    sethostname(jail.hostname.as_bytes()).map_err(step("set the host name"))?;
+
+    // From the machine's file tree …
+    let mut trees = machine::trees(jail)?;
+    for mount in &jail.mounts {
+        trees.push(Tree::planned(mount)?);
+    }
+    let new_root = root::assemble(jail)?;
+    // … to the instance's own.
+    root::enter(&new_root)?;
+    for tree in &trees {
+        tree.attach()?;
+    }
+    drop(trees);
+    machine::finish()?;
+
+    privileges::drop_privileges()?;
+    // Nobody inside may look into this process or take its socket.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(step("hide from debuggers"))?;
+    run(jail, socket)
+}
+
+fn run(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError> {
+    let train = match program::start(&jail.program) {
+        Ok(child) => Pid::from_child(&child),
+        Err(error) => {
+            let (code, explanation) = (error.code(), chain(&error));
+            return tell(socket, &Message::NotStarted { code, explanation });
+        }
+    };
+    tell(socket, &Message::Started)?;
+    let commands = socket.try_clone().map_err(step("listen to the supervisor"))?;
+    thread::Builder::new().spawn(|| obey(commands)).map_err(step("listen to the supervisor"))?;
+    let exit = reap_until(train)?;
+    // When this process ends, the kernel kills what is left in its namespace.
+    tell(socket, &Message::Exited(exit))
+}
+
+/// Carries out the supervisor's commands; without a supervisor everything is killed.
+fn obey(mut commands: UnixStream) {
+    let mut byte = [0];
+    loop {
+        match commands.read(&mut byte) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Ok(1) if byte == [Command::Terminate.byte()] => sys::signal_all(libc::SIGTERM),
+            Ok(_) | Err(_) => return sys::signal_all(libc::SIGKILL),
+        }
+    }
+}
+
+/// Waits for all children, also those whose parents have ended, until `train` is among them.
+fn reap_until(train: Pid) -> Result<Exit, SetupError> {
+    loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid == train => return Ok(exit(status)),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).map_err(step("wait for the program")),
+        }
+    }
+}
+
+fn exit(status: WaitStatus) -> Exit {
+    match status.terminating_signal() {
+        Some(signal) => Exit::Signal(signal),
+        None => Exit::Code(status.exit_status().unwrap_or_default()),
+    }
+}
+
+fn message(error: &SetupError) -> Message {
+    match error {
+        SetupError::Overlay { target, source } => {
+            Message::OverlayRefused { target: target.clone(), reason: source.to_string() }
+        }
+        other => Message::Broken { explanation: chain(other) },
+    }
+}
+
+fn tell(socket: &mut UnixStream, message: &Message) -> Result<(), SetupError> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    socket.write_all(&line).map_err(|_| SetupError::Gone)
+}
+
+/// Reads the supervisor's order byte for byte up to its end: what follows are commands.
+fn order(socket: &mut UnixStream) -> Result<Jail, SetupError> {
+    let mut length = [0; 8];
+    socket.read_exact(&mut length).map_err(|_| SetupError::Gone)?;
+    let mut text = Vec::new();
+    let limit = u64::from_le_bytes(length);
+    socket.take(limit).read_to_end(&mut text).map_err(|_| SetupError::Gone)?;
+    Ok(serde_json::from_slice(&text)?)
+}

@@ -1,0 +1,138 @@
+//! Mounts that are made first and put in their place later.
+//!
+//! Sources are found while the machine's file tree is still there, targets when only the jail's is:
+//! no link on either side can lead to the other.
+
+use std::fs::Permissions;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+use rustix::fs::{CWD, Mode, OFlags, open};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
+};
+
+use super::{Mount, SetupError, at};
+use crate::sys;
+
+/// A mount that is nowhere yet.
+pub(super) struct Tree {
+    mount: OwnedFd,
+    target: PathBuf,
+    folder: bool,
+}
+
+impl Tree {
+    /// Another view of a file or folder of the machine and all that is mounted below it.
+    pub(super) fn of(source: &Path, target: impl Into<PathBuf>) -> Result<Self, SetupError> {
+        let folder = fs::metadata(source).map_err(at("show", source))?.is_dir();
+        let flags =
+            OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+        let mount = open_tree(CWD, source, flags).map_err(at("show", source))?;
+        Ok(Self { mount, target: target.into(), folder })
+    }
+
+    /// A new file system of the kernel; an option without a value is a flag.
+    pub(super) fn new(
+        kind: &'static str,
+        options: &[(&str, &str)],
+        attributes: MountAttrFlags,
+        target: impl Into<PathBuf>,
+    ) -> Result<Self, SetupError> {
+        let target = target.into();
+        let mount =
+            new_file_system(kind, options, attributes).map_err(at("make a file system for", &target))?;
+        Ok(Self::folder(mount, target))
+    }
+
+    /// A folder that was mounted before.
+    pub(super) fn folder(mount: OwnedFd, target: impl Into<PathBuf>) -> Self {
+        Self { mount, target: target.into(), folder: true }
+    }
+
+    /// The tree of a planned mount.
+    pub(super) fn planned(mount: &Mount) -> Result<Self, SetupError> {
+        match mount {
+            Mount::ReadOnly { source, target } => Self::of(source, target)?.read_only(),
+            Mount::Writable { source, target } => Self::of(source, target),
+            Mount::Overlay { lower, upper, work, target } => overlay(lower, upper, work)
+                .map(|mount| Self::folder(mount, target))
+                .map_err(|source| SetupError::Overlay { target: target.clone(), source }),
+        }
+    }
+
+    /// The same without the right to change it.
+    pub(super) fn read_only(self) -> Result<Self, SetupError> {
+        sys::make_read_only(self.mount.as_fd()).map_err(at("make read-only", &self.target))?;
+        Ok(self)
+    }
+
+    /// Puts the tree in its place, which is made if it does not exist.
+    pub(super) fn attach(&self) -> Result<(), SetupError> {
+        make_target(&self.target, self.folder).map_err(at("make a place for", &self.target))?;
+        let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_SYMLINKS;
+        move_mount(&self.mount, "", CWD, &self.target, flags).map_err(at("mount", &self.target))
+    }
+}
+
+/// Folders over which another one collects the changes.
+pub(super) fn overlay(lower: &[impl AsRef<Path>], upper: &Path, work: &Path) -> io::Result<OwnedFd> {
+    // By descriptor, because a colon or a comma in a path has a meaning in the options.
+    let lower: Vec<_> =
+        lower.iter().map(|folder| OpenFolder::open(folder.as_ref())).collect::<io::Result<_>>()?;
+    let lower_paths: Vec<&str> = lower.iter().map(|folder| folder.path.as_str()).collect();
+    let lower_paths = lower_paths.join(":");
+    let upper = OpenFolder::open(upper)?;
+    let work = OpenFolder::open(work)?;
+    let options = [
+        ("lowerdir", lower_paths.as_str()),
+        ("upperdir", upper.path.as_str()),
+        ("workdir", work.path.as_str()),
+        // Marks of the overlay in the name space of attributes that ordinary users may write.
+        ("userxattr", ""),
+    ];
+    new_file_system("overlay", &options, MountAttrFlags::empty())
+}
+
+struct OpenFolder {
+    path: String,
+    _open: OwnedFd,
+}
+
+impl OpenFolder {
+    fn open(path: &Path) -> io::Result<Self> {
+        let open = open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { path: format!("/proc/self/fd/{}", open.as_raw_fd()), _open: open })
+    }
+}
+
+fn new_file_system(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> io::Result<OwnedFd> {
+    let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for &(name, value) in options {
+        if value.is_empty() {
+            fsconfig_set_flag(&context, name)?;
+        } else {
+            fsconfig_set_string(&context, name, value)?;
+        }
+    }
+    fsconfig_create(&context)?;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+}
+
+fn make_target(target: &Path, folder: bool) -> io::Result<()> {
+    if fs::metadata(target).is_ok() {
+        return Ok(());
+    }
+    if folder {
+        return fs::create_dir_all(target);
+    }
+    if let Some(parent) = target.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    fs::File::create(target)?;
+    fs::set_permissions(target, Permissions::from_mode(0o644))
+}

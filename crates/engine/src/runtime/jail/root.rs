@@ -1,0 +1,194 @@
+//! The root of a jail: the machine's own folders, none of which can be changed.
+//!
+//! An overlay of `/` itself would be simpler, but a kernel refuses it in a user namespace as soon as
+//! anything is mounted below `/`: the mounts of the outer namespace are locked, so that nobody can
+//! look beneath them. So the root is a file system in memory, and each folder that has no mount
+//! below it gets an overlay of its own.
+
+use std::fs::{FileType, Permissions};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+use rustix::fs::{Access, access};
+use rustix::mount::{MountAttrFlags, MountPropagationFlags, UnmountFlags, mount_change, unmount};
+use rustix::process::{chdir, pivot_root};
+
+use super::mounts::{Tree, overlay};
+use super::{Jail, Root, SetupError, at, step};
+
+/// Top-level folders that a jail has for itself.
+const OWN: [&str; 5] = ["/proc", "/sys", "/dev", "/run", "/tmp"];
+
+/// A folder with more entries is shown as a whole, so that the number of mounts has a limit.
+const MOST_ENTRIES: usize = 256;
+
+/// Where the new root is put together: a folder that every machine has and that no jail takes from
+/// the machine after this.
+const WORKSHOP: &str = "/sys";
+
+/// Puts the new root together and returns its path.
+pub(super) fn assemble(jail: &Jail) -> Result<PathBuf, SetupError> {
+    let Root::Machine { overlay } = jail.root;
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .map_err(step("separate the mounts from the machine's"))?;
+    let mount_points = mount_points()?;
+    let workshop = Path::new(WORKSHOP);
+    let root = workshop.join("root");
+    memory(workshop)?;
+    memory(&root)?;
+    let mut machine = Machine {
+        mount_points,
+        targets: jail.mounts.iter().map(|mount| mount.target().clone()).collect(),
+        overlay,
+        layers: workshop.join("layers"),
+        count: 0,
+        root: root.clone(),
+    };
+    machine.show_entries(Path::new("/"))?;
+    Ok(root)
+}
+
+/// Makes the new root the only one.
+pub(super) fn enter(root: &Path) -> Result<(), SetupError> {
+    chdir(root).map_err(at("enter", root))?;
+    // The old root ends up on top of the new one, from where it can be taken away.
+    pivot_root(".", ".").map_err(step("change the root"))?;
+    unmount(".", UnmountFlags::DETACH).map_err(step("take the old root away"))?;
+    chdir("/").map_err(step("enter the new root"))
+}
+
+fn memory(target: &Path) -> Result<(), SetupError> {
+    Tree::new("tmpfs", &[("mode", "0755")], MountAttrFlags::empty(), target)?.attach()
+}
+
+/// The machine's file tree as it is taken over into the jail.
+struct Machine {
+    mount_points: Vec<PathBuf>,
+    targets: Vec<PathBuf>,
+    overlay: bool,
+    layers: PathBuf,
+    count: usize,
+    root: PathBuf,
+}
+
+impl Machine {
+    fn show_entries(&mut self, folder: &Path) -> Result<(), SetupError> {
+        for entry in fs::read_dir(folder).map_err(at("list", folder))? {
+            let entry = entry.map_err(at("list", folder))?;
+            let path = entry.path();
+            if OWN.iter().all(|own| path != Path::new(own)) {
+                self.show(&path, entry.file_type().map_err(at("look at", &path))?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, path: &Path, kind: FileType) -> Result<(), SetupError> {
+        let place = self.place(path);
+        if kind.is_symlink() {
+            let points_to = fs::read_link(path).map_err(at("read the link", path))?;
+            fs::os::unix::fs::symlink(points_to, &place).map_err(at("link", &place))
+        } else if kind.is_dir() {
+            self.show_folder(path, &place)
+        } else if kind.is_file() {
+            Tree::of(path, place)?.read_only()?.attach()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A folder that this user may not enter is shown as an empty one that can be used, such as the
+    /// home of user id 0, who an ordinary user is inside.
+    fn show_folder(&mut self, path: &Path, place: &Path) -> Result<(), SetupError> {
+        fs::create_dir(place).map_err(at("make", place))?;
+        if access(path, Access::EXEC_OK).is_err() {
+            return Ok(());
+        }
+        if self.must_be_split(path) && self.can_be_split(path) {
+            let mode = fs::metadata(path).map_err(at("look at", path))?.permissions().mode();
+            fs::set_permissions(place, Permissions::from_mode(mode)).map_err(at("make", place))?;
+            return self.show_entries(path);
+        }
+        if self.overlay && self.show_overlay(path, place)? {
+            return Ok(());
+        }
+        Tree::of(path, place)?.read_only()?.attach()
+    }
+
+    /// Whether a folder can't be shown as one: it holds mounts, over which there can be no overlay,
+    /// or it lacks a place where something is to be mounted and none could be made.
+    fn must_be_split(&self, path: &Path) -> bool {
+        let mounts_below = self.mount_points.iter().any(|point| point != path && point.starts_with(path));
+        mounts_below && self.overlay || self.targets.iter().any(|target| self.lacks_place(path, target))
+    }
+
+    /// The top of an overlay belongs to this user, what lies deeper belongs to who owns it on the
+    /// machine.
+    fn lacks_place(&self, path: &Path, target: &Path) -> bool {
+        if !target.starts_with(path) || target.exists() {
+            return false;
+        }
+        let parent = target.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(path);
+        !self.overlay || parent != path && access(parent, Access::WRITE_OK).is_err()
+    }
+
+    fn can_be_split(&self, path: &Path) -> bool {
+        fs::read_dir(path).is_ok_and(|entries| entries.take(MOST_ENTRIES + 1).count() <= MOST_ENTRIES)
+    }
+
+    /// Tells whether the kernel allows it: some file systems can't lie below an overlay.
+    fn show_overlay(&mut self, path: &Path, place: &Path) -> Result<bool, SetupError> {
+        self.count += 1;
+        let layer = self.layers.join(self.count.to_string());
+        let (upper, work) = (layer.join("upper"), layer.join("work"));
+        fs::create_dir_all(&upper).map_err(at("make", &upper))?;
+        fs::create_dir(&work).map_err(at("make", &work))?;
+        let mode = fs::metadata(path).map_err(at("look at", path))?.permissions().mode();
+        fs::set_permissions(&upper, Permissions::from_mode(mode)).map_err(at("make", &upper))?;
+        match overlay(&[path], &upper, &work) {
+            Ok(mount) => Tree::folder(mount, place).attach().map(|()| true),
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn place(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+}
+
+/// Where something is mounted on the machine; proc(5) describes the file.
+fn mount_points() -> Result<Vec<PathBuf>, SetupError> {
+    let path = Path::new("/proc/self/mountinfo");
+    let text = fs::read(path).map_err(at("read", path))?;
+    let lines = text.split(|&byte| byte == b'\n');
+    Ok(lines.filter_map(|line| line.split(|&byte| byte == b' ').nth(4)).map(unescape).collect())
+}
+
+/// Spaces, tabs, newlines and backslashes are written as a backslash and three octal digits.
+fn unescape(field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, after)) = rest.split_first() {
+        let escaped = (first == b'\\').then(|| after.get(..3)).flatten().and_then(octal);
+        bytes.push(escaped.unwrap_or(first));
+        rest = if escaped.is_some() { &after[3..] } else { after };
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(bytes))
+}
+
+fn octal(digits: &[u8]) -> Option<u8> {
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_point_with_a_space_is_found_under_its_real_name() {
+        assert_eq!(unescape(br"/media/my\040disk\134x"), PathBuf::from(r"/media/my disk\x"));
+        assert_eq!(unescape(br"/plain\0"), PathBuf::from(r"/plain\0"));
+    }
+}

@@ -1,0 +1,79 @@
+//! The only unsafe code of the engine: system calls that no library offers as safe functions.
+
+#![expect(
+    unsafe_code,
+    reason = "fork, unshare, mount_setattr, kill and close_range have no safe interface, and tokio wants its callers to vouch for descriptors"
+)]
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::process::Pid;
+use rustix::thread::UnshareFlags;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Watches a file descriptor until it is readable.
+pub(crate) fn watch_readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an OwnedFd is open for as long as it lives and always names the same descriptor.
+    let watched = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
+    watched.map_err(|error| error.into_parts().1)
+}
+
+/// Which side of a fork this is.
+pub(crate) enum Fork {
+    /// The new process.
+    Child,
+    /// The process that forked.
+    Parent(Pid),
+}
+
+/// Splits a process that has a single thread.
+pub(crate) fn fork() -> io::Result<Fork> {
+    // SAFETY: `instance_init` is called before any thread is started, so that no lock is held by a
+    // thread that the child does not have.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        pid => Ok(Pid::from_raw(pid).map_or(Fork::Child, Fork::Parent)),
+    }
+}
+
+/// Leaves the namespaces that are named for new ones.
+pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
+    // SAFETY: the file descriptor table is not among the flags.
+    unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(Into::into)
+}
+
+/// Makes a mount and all below it read-only; other attributes stay as they are.
+pub(crate) fn make_read_only(mount: BorrowedFd<'_>) -> io::Result<()> {
+    let attributes =
+        libc::mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    // SAFETY: the path is an empty C string and `attributes` lives during the call, which reads as
+    // many bytes as its size says.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Sends a signal to every process of this PID namespace but its first.
+///
+/// No process to send it to is no error.
+pub(crate) fn signal_all(signal: libc::c_int) {
+    // SAFETY: sending a signal touches no memory of this process.
+    unsafe { libc::kill(-1, signal) };
+}
+
+/// Closes what was inherited beyond standard input, output and error.
+pub(crate) fn close_inherited() {
+    // SAFETY: called first, before this process has opened anything of its own.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
+}

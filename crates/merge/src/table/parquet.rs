@@ -1,0 +1,71 @@
+//! Parquet parts.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::compute::cast;
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::error::ArrowError;
+use fs_err as fs;
+use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+
+use super::schema::{plain, widen};
+use super::{BATCH_ROWS, Batches};
+use crate::error::{MergeError, PartError};
+use crate::part::Part;
+
+type Reader = ParquetRecordBatchReaderBuilder<std::fs::File>;
+
+/// The columns that all parts share.
+pub(super) fn shared_schema(parts: &[Part]) -> Result<Schema, MergeError> {
+    let mut shared: Option<(Schema, &Part)> = None;
+    for part in parts {
+        let found = plain(reader(part)?.schema());
+        shared = Some(match shared {
+            None => (found, part),
+            Some((expected, first)) => {
+                let widened = widen(&expected, &found).map_err(|difference| {
+                    part.fault(PartError::Schema { first: first.name.clone(), difference })
+                })?;
+                (widened, first)
+            }
+        });
+    }
+    Ok(shared.map_or_else(Schema::empty, |(schema, _)| schema))
+}
+
+/// Opens a part for its rows.
+pub(super) fn open(part: &Part, schema: SchemaRef) -> Result<Batches<'_>, MergeError> {
+    let reader = reader(part)?.with_batch_size(BATCH_ROWS);
+    let mut batches = guarded(part, || reader.build().map_err(PartError::from))?;
+    Ok(Box::new(std::iter::from_fn(move || {
+        let next = guarded(part, || {
+            let batch = batches.next().transpose()?;
+            batch.map(|batch| fit(&batch, &schema)).transpose().map_err(PartError::from)
+        });
+        next.transpose()
+    })))
+}
+
+fn reader(part: &Part) -> Result<Reader, MergeError> {
+    let file = fs::File::open(&part.file).map_err(|source| part.fault(source))?;
+    guarded(part, || Ok(Reader::try_new_with_options(file.into_parts().0, ArrowReaderOptions::new())?))
+}
+
+/// Gives a batch the common types.
+fn fit(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| {
+        let same = column.data_type() == field.data_type();
+        if same { Ok(ArrayRef::clone(column)) } else { cast(column, field.data_type()) }
+    });
+    let columns = columns.collect::<Result<_, _>>()?;
+    let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(SchemaRef::clone(schema), columns, &rows)
+}
+
+/// The decoder panics on some damaged files; such a panic is the part's fault.
+fn guarded<T>(part: &Part, decode: impl FnOnce() -> Result<T, PartError>) -> Result<T, MergeError> {
+    catch_unwind(AssertUnwindSafe(decode))
+        .unwrap_or(Err(PartError::ParquetPanic))
+        .map_err(|source| part.fault(source))
+}

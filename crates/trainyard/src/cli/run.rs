@@ -1,0 +1,150 @@
+//! `trainyard run`: a job from its file to its artifact, in one process.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::ValueHint;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use trainyard_engine::backend::Backend;
+use trainyard_engine::backend::local::LocalBackend;
+use trainyard_engine::engine::{Command, Driver, Engine, EngineError, Notice};
+use trainyard_engine::prepare::prepare;
+
+use super::Places;
+use crate::exit::{Exit, Refused};
+use crate::job_file;
+use crate::machine::{data_folder, machine};
+use crate::show::{Display, Form};
+
+/// Run a training job to its end
+///
+/// JOB is the request of CreateTrainingJob as JSON, or as YAML by its ending, or - for standard input.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Run {
+    /// The job file, or - for standard input
+    #[arg(value_hint = ValueHint::FilePath)]
+    job: PathBuf,
+    #[command(flatten)]
+    places: Places,
+    /// Take up the job where it ended: only instances that had not ended well run again
+    #[arg(long)]
+    resume: bool,
+    /// Seconds between SIGTERM and SIGKILL when instances are stopped [default: 120]
+    #[arg(long, value_name = "SECONDS")]
+    grace: Option<u64>,
+    /// Print one JSON object a line for each event
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  trainyard run job.json
+  trainyard run job.json --bucket my-bucket=./data
+  trainyard run job.json --image 123456789012.dkr.ecr.eu-west-1.amazonaws.com/fit:1=host:./bin
+  generate-job | trainyard run - --json
+
+Ctrl-C stops the job: SIGTERM, the grace, SIGKILL; what was written is archived. A second one kills.";
+
+impl Run {
+    pub(super) fn run(self) -> anyhow::Result<Exit> {
+        let data = data_folder(self.places.data_dir.as_deref())?;
+        let request = job_file::read(&self.job)?;
+        let machine = machine(&data, &self.places.given(self.grace.map(Duration::from_secs)))?;
+        let backend = LocalBackend::new(machine.program.clone());
+        let submission = prepare(request, &machine, &backend.capabilities());
+        let submission = submission.map_err(anyhow::Error::new).map_err(Refused::from)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let ended = runtime.block_on(async {
+            let engine = Engine::open(&data, Arc::new(backend))?;
+            let name = submission.plan.job.clone();
+            let driver = if self.resume {
+                engine.resume(&name, &submission.request).await.map_err(refusal)?
+            } else {
+                Some(engine.submit(submission).await.map_err(refusal)?)
+            };
+            match driver {
+                Some(driver) => drive(driver, Form::choose(self.json)).await,
+                None => {
+                    eprintln!("training job {name} has completed already; there is nothing to resume");
+                    Ok(Exit::Completed)
+                }
+            }
+        });
+        runtime.shutdown_background();
+        ended
+    }
+}
+
+/// What the caller can put right is told apart by the exit code.
+fn refusal(error: EngineError) -> anyhow::Error {
+    match error {
+        EngineError::Running { .. } | EngineError::Unknown { .. } | EngineError::Changed { .. } => {
+            Refused::from(anyhow::Error::new(error)).into()
+        }
+        other => other.into(),
+    }
+}
+
+/// Drives a job while showing it and obeying signals.
+async fn drive(driver: Driver, form: Form) -> anyhow::Result<Exit> {
+    let (commands, mut obeyed) = mpsc::unbounded_channel();
+    let (notices, mut shown) = mpsc::unbounded_channel();
+    let folder = driver.output_folder().to_owned();
+    let mut display = Display::new(form, driver.job());
+    let mut asked = Asked::listen(commands)?;
+    let mut driven = tokio::spawn(async move { driver.drive(&mut obeyed, notices).await });
+    let job = loop {
+        tokio::select! {
+            biased;
+            Some(notice) = shown.recv() => display.show(&notice)?,
+            text = asked.next() => display.remark(text)?,
+            job = &mut driven => break job.context("driving the job")??,
+        }
+    };
+    show_rest(&mut shown, &mut display)?;
+    let exit = Exit::of_job(&job);
+    display.finish(&job, &folder, exit)?;
+    Ok(exit)
+}
+
+fn show_rest(shown: &mut mpsc::UnboundedReceiver<Notice>, display: &mut Display) -> anyhow::Result<()> {
+    while let Ok(notice) = shown.try_recv() {
+        display.show(&notice)?;
+    }
+    Ok(())
+}
+
+/// Turns signals into commands: the first asks the job to stop, the second kills it.
+struct Asked {
+    interrupt: Signal,
+    terminate: Signal,
+    commands: mpsc::UnboundedSender<Command>,
+    count: u32,
+}
+
+impl Asked {
+    fn listen(commands: mpsc::UnboundedSender<Command>) -> std::io::Result<Self> {
+        let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        Ok(Self { interrupt, terminate, commands, count: 0 })
+    }
+
+    /// Waits for a signal, passes it on and says what will happen.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+        self.count += 1;
+        let (command, text) = match self.count {
+            1 => (Command::Stop, "stopping the job; once more kills it"),
+            _ => (Command::Kill, "killing the job"),
+        };
+        // The job may have ended just now.
+        let _ = self.commands.send(command);
+        text
+    }
+}

@@ -1,0 +1,189 @@
+//! Showing a running job: as JSON lines for programs, as plain lines, or live on a terminal.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+
+use trainyard_engine::engine::Notice;
+use trainyard_engine::job::{Job, Status};
+use trainyard_engine::run::{LogLine, Outcome, Report, Stamped};
+
+use crate::exit::Exit;
+
+mod json;
+mod live;
+
+use live::Live;
+
+/// How a job is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// One JSON object a line.
+    Json,
+    /// One plain line for each thing that happens.
+    Lines,
+    /// Lines above one live line for each instance.
+    Live,
+}
+
+impl Form {
+    /// What fits: JSON if it is asked for, live if somebody is looking.
+    pub(crate) fn choose(json: bool) -> Self {
+        match (json, io::stdout().is_terminal() && io::stderr().is_terminal()) {
+            (true, _) => Self::Json,
+            (false, true) => Self::Live,
+            (false, false) => Self::Lines,
+        }
+    }
+}
+
+/// Shows one job.
+pub(crate) struct Display {
+    form: Form,
+    live: Option<Live>,
+    /// Status and message that were shown last.
+    shown: Option<(Status, String, String)>,
+    warnings: usize,
+}
+
+impl Display {
+    pub(crate) fn new(form: Form, job: &Job) -> Self {
+        let live = (form == Form::Live).then(|| Live::new(job));
+        Self { form, live, shown: None, warnings: 0 }
+    }
+
+    /// Shows what is new.
+    pub(crate) fn show(&mut self, notice: &Notice) -> io::Result<()> {
+        match notice {
+            Notice::Job(job) => self.job(job),
+            Notice::Report { host, report } => self.report(host, report),
+            Notice::Log { host, lines } => lines.iter().try_for_each(|line| self.log(host, line)),
+        }
+    }
+
+    /// Says something beside the job.
+    pub(crate) fn remark(&mut self, text: &str) -> io::Result<()> {
+        match &self.live {
+            Some(live) => live.print(text),
+            None => writeln!(io::stderr(), "{text}"),
+        }
+    }
+
+    /// Shows the end and what there is to find.
+    ///
+    /// `folder` is where the artifacts are on this machine.
+    pub(crate) fn finish(self, job: &Job, folder: &Path, exit: Exit) -> io::Result<()> {
+        if let Some(live) = &self.live {
+            live.clear()?;
+        }
+        match self.form {
+            Form::Json => out(&json::ended(job, folder, exit)),
+            Form::Lines | Form::Live => out(&ending(job, folder)),
+        }
+    }
+
+    fn job(&mut self, job: &Job) -> io::Result<()> {
+        for text in &job.warnings[self.warnings.min(job.warnings.len())..] {
+            match self.form {
+                Form::Json => out(&json::warning(text))?,
+                Form::Lines | Form::Live => self.print(&["warning: ", text].concat())?,
+            }
+        }
+        self.warnings = job.warnings.len();
+        let Some(last) = job.transitions.last() else { return Ok(()) };
+        let now = (job.status, last.status.to_string(), last.message.clone());
+        if self.shown.as_ref() == Some(&now) {
+            return Ok(());
+        }
+        self.shown = Some(now);
+        match self.form {
+            Form::Json => out(&json::transition(job, last)),
+            Form::Lines | Form::Live => {
+                self.print(&format!("{}: {} - {}", job.name, last.status, last.message))
+            }
+        }
+    }
+
+    fn report(&mut self, host: &str, stamped: &Stamped) -> io::Result<()> {
+        match (&self.live, self.form) {
+            (Some(live), _) => {
+                live.report(host, &stamped.report);
+                Ok(())
+            }
+            (None, Form::Json) => out(&json::report(host, stamped)),
+            (None, _) => match phase_line(&stamped.report) {
+                Some(text) => out(&format!("{host}: {text}")),
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn log(&mut self, host: &str, line: &LogLine) -> io::Result<()> {
+        match (&self.live, self.form) {
+            (Some(live), _) => live.log(host, &line.line),
+            (None, Form::Json) => out(&json::log(host, line)),
+            (None, _) => out(&format!("{host} | {}", line.line)),
+        }
+    }
+
+    fn print(&self, text: &str) -> io::Result<()> {
+        match &self.live {
+            Some(live) => live.print(text),
+            None => out(text),
+        }
+    }
+}
+
+/// Writes one line to standard output; a reader that has gone away is no error.
+pub(crate) fn out(text: &str) -> io::Result<()> {
+    match writeln!(io::stdout().lock(), "{text}") {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+/// What is worth a plain line: where an instance's phase changes, not each step in it.
+fn phase_line(report: &Report) -> Option<String> {
+    match report {
+        Report::Ended { outcome, .. } => Some(outcome_text(outcome)),
+        Report::Staging { .. }
+        | Report::Training
+        | Report::Metric { .. }
+        | Report::Warning { .. }
+        | Report::Exited(_)
+        | Report::Collecting { .. } => None,
+    }
+}
+
+/// How an instance ended, in a few words.
+fn outcome_text(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Completed => "completed".to_owned(),
+        Outcome::Failed { exit, .. } => ["failed with exit code ", &exit.code().to_string()].concat(),
+        Outcome::Stopped => "stopped".to_owned(),
+        Outcome::StagingFailed { explanation }
+        | Outcome::CollectingFailed { explanation }
+        | Outcome::Broken { explanation } => ["failed: ", explanation].concat(),
+    }
+}
+
+/// The last lines for a person: how it ended, why, and where the results are.
+fn ending(job: &Job, folder: &Path) -> String {
+    let seconds = job.ended.map_or(0, |ended| ended.0.saturating_sub(job.created.0)) as f64 / 1000.0;
+    let mut lines = vec![format!("{}: {} after {seconds:.1} s", job.name, job.status)];
+    lines.extend(job.failure_reason.as_ref().map(|reason| ["reason: ", reason].concat()));
+    let published = job.published.as_ref();
+    let model = published.and_then(|published| published.model.as_ref());
+    let output = published.and_then(|published| published.output.as_ref());
+    for (name, uri) in [("model", model), ("output", output), ("merged", job.merged.as_ref())] {
+        lines.extend(uri.map(|uri| format!("{name}: {}", place(uri, folder))));
+    }
+    lines.join("\n")
+}
+
+/// A URI and, unless it says so itself, the file that it stands for.
+fn place(uri: &str, folder: &Path) -> String {
+    match uri.strip_prefix("file://") {
+        Some(path) => path.to_owned(),
+        None => format!("{uri} ({})", folder.join(uri.rsplit('/').next().unwrap_or(uri)).display()),
+    }
+}

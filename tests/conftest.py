@@ -1,0 +1,56 @@
+"""The yard of each test, as root and as an ordinary user, and the check that a test leaves nothing behind."""
+
+import os
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+import yard as yards
+
+
+@pytest.fixture(scope="session")
+def base():
+    """The folder of all yards. Not in /tmp: an instance has its own /tmp, which hides the machine's."""
+    folder = Path(tempfile.mkdtemp(prefix="trainyard-tests-", dir=os.environ.get("TRAINYARD_TEST_DIR", "/var/tmp")))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def binary(base):
+    """The binary under test, where every user can start it."""
+    built = yards.find_binary()
+    everyone = stat.S_IROTH | stat.S_IXOTH
+    if all(folder.stat().st_mode & stat.S_IXOTH for folder in built.parents) and built.stat().st_mode & everyone:
+        return built
+    return Path(shutil.copy(built, base / "trainyard"))
+
+
+def users():
+    """Root can be anybody; anybody else only themself."""
+    return {"root": 0, "ordinary": yards.ORDINARY_USER} if os.geteuid() == 0 else {"ordinary": os.geteuid()}
+
+
+@pytest.fixture(params=users().values(), ids=users().keys())
+def yard(request, binary, base):
+    """A yard that fails its test for anything that is left over."""
+    yard = yards.Yard(binary, request.param, base)
+    yield yard
+    left = [] if request.node.stash.get(failed, False) else yard.leftovers()
+    yard.close()
+    assert not left, "left behind:\n" + "\n".join(left)
+
+
+failed = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Remembers a failure, so that what it left behind is taken away without a second complaint."""
+    report = yield
+    if report.when == "call" and report.failed:
+        item.stash[failed] = True
+    return report

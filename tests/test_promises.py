@@ -1,0 +1,47 @@
+"""docs/CONTRACT.md and the tests behind it name each other."""
+
+import ast
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+CONTRACT = TESTS.parent / "docs/CONTRACT.md"
+ROW = re.compile(r"^\| (?P<id>[A-Z]+\d+) \| (?P<promise>.+) \| (?P<tests>`.+`) \|$", re.MULTILINE)
+
+MODULES_OF_PROMISES = ("test_artifact", "test_channels", "test_config_files", "test_instance", "test_life", "test_logs")
+"""Every test in these checks something that docs/CONTRACT.md promises."""
+
+
+def named_tests():
+    rows = list(ROW.finditer(CONTRACT.read_text()))
+    return [(row["id"], test) for row in rows for test in re.findall(r"`([^`]+)`", row["tests"])]
+
+
+def existing_tests(module):
+    tree = ast.parse((TESTS / f"{module}.py").read_text())
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+
+
+def test_every_promise_names_a_test_that_exists():
+    missing = []
+    for promise, name in named_tests():
+        module, _, test = name.partition("::")
+        if not (TESTS / f"{module}.py").exists() or test not in existing_tests(module):
+            missing.append(f"{promise}: {name}")
+    assert missing == []
+
+
+def test_every_row_of_the_contract_is_a_promise_with_a_test():
+    rows = [line for line in CONTRACT.read_text().splitlines() if re.match(r"^\| [A-Z]+\d+ \|", line)]
+    assert len(rows) == len(list(ROW.finditer(CONTRACT.read_text()))) > 50
+
+
+def test_no_two_promises_share_their_id():
+    ids = [row["id"] for row in ROW.finditer(CONTRACT.read_text())]
+    assert sorted(ids) == sorted(set(ids))
+
+
+def test_every_test_of_the_contract_backs_a_promise():
+    named = {name for _, name in named_tests()}
+    existing = {f"{module}::{test}" for module in MODULES_OF_PROMISES for test in existing_tests(module)}
+    assert sorted(existing - named) == []

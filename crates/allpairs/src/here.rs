@@ -2,54 +2,32 @@
 
 use crate::report::TrainReport;
 use crate::train::{Progress, TrainError, TrainInput, train};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::error::Error as _;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use thiserror::Error;
+use trainyard_toolkit::contract::Contract;
+use trainyard_toolkit::{ChannelError, LoadError, Training, fail_in};
 
 /// Why the work could not be done in a contract tree.
 #[derive(Debug, Error)]
 pub enum HereError {
-    /// A file of the contract can not be read; the source names it.
-    #[error("a file of the contract can not be read")]
-    Read(#[source] io::Error),
-    /// A file of the contract is not what it should be.
-    #[error("{}", path.display())]
-    Content {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        #[source]
-        source: serde_json::Error,
-    },
-    /// The resource config names a current host that is not among its hosts.
-    #[error("{}: current host `{host}` is not among the hosts {hosts:?}", path.display())]
-    Host {
-        /// The file.
-        path: PathBuf,
-        /// The current host.
-        host: String,
-        /// All hosts.
-        hosts: Vec<String>,
-    },
+    /// The contract tree does not say what is to be done.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The job has no channel `matrix`.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
     /// The work itself failed.
     #[error(transparent)]
     Train(#[from] TrainError),
 }
 
-#[derive(Deserialize)]
-struct ResourceConfig {
-    current_host: String,
-    hosts: Vec<String>,
-}
-
 /// Does this host's work in the contract tree at `root` (`/opt/ml` in an instance).
 ///
-/// Part and report go to `model`. If it fails, the reason is also written to `output/failure`.
+/// Part and report go to `model`. If it fails, the reason is also written to `output/failure`, unless it was
+/// asked to stop.
 ///
 /// # Errors
 /// A contract file that is missing or wrong, or whatever [`train`] fails with.
@@ -59,10 +37,11 @@ pub fn train_here(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<TrainReport, HereError> {
     let outcome = train_in(root, stop, progress);
-    if let Err(error) = &outcome {
+    match &outcome {
+        // Whoever asked for the stop knows why.
+        Ok(_) | Err(HereError::Train(TrainError::Stopped)) => {}
         // The error itself goes to the caller; without the file it only lacks its text in the job's reason.
-        let _ = fs_err::create_dir_all(root.join("output"))
-            .and_then(|()| fs_err::write(root.join("output/failure"), reason(error)));
+        Err(error) => drop(fail_in(&Contract::new(root), &reason(error))),
     }
     outcome
 }
@@ -72,28 +51,20 @@ fn train_in(
     stop: &AtomicBool,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<TrainReport, HereError> {
-    let hyperparameters: BTreeMap<String, String> = read(&root.join("input/config/hyperparameters.json"))?;
-    let path = root.join("input/config/resourceconfig.json");
-    let resources: ResourceConfig = read(&path)?;
-    let Some(rank) = resources.hosts.iter().position(|host| *host == resources.current_host) else {
-        return Err(HereError::Host { path, host: resources.current_host, hosts: resources.hosts });
-    };
+    let training = Training::load_from(root)?;
+    let hyperparameters: BTreeMap<String, String> =
+        training.hyperparameters().0.clone().into_iter().collect();
     Ok(train(&TrainInput {
-        matrix: &root.join("input/data/matrix"),
+        matrix: &training.channel("matrix")?,
         hyperparameters: &hyperparameters,
-        host: &resources.current_host,
-        rank: rank as u64,
-        world_size: resources.hosts.len() as u64,
-        output: &root.join("model"),
+        host: training.host(),
+        rank: training.rank(),
+        world_size: training.world_size(),
+        output: &training.model_folder(),
         threads: None,
         stop,
         progress,
     })?)
-}
-
-fn read<T: DeserializeOwned>(path: &Path) -> Result<T, HereError> {
-    let text = fs_err::read(path).map_err(HereError::Read)?;
-    serde_json::from_slice(&text).map_err(|source| HereError::Content { path: path.to_owned(), source })
 }
 
 /// An error with all its causes in one line.

@@ -22,7 +22,6 @@ mod part;
 mod problem;
 mod quantised;
 mod report;
-mod rows;
 pub mod score;
 mod search;
 mod settings;

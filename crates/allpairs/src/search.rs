@@ -71,9 +71,7 @@ impl Search<'_> {
     ) -> Result<(), Ended<E>> {
         let margin = Margin::new(matrix.quantisation_error, matrix.matrix.columns());
         match (margin, Kernel::available().first()) {
-            (Some(margin), Some(&kernel)) => {
-                screen::Screen { search: self, matrix, margin, kernel }.run(take)
-            }
+            (Some(margin), Some(&kernel)) => screen::Screen::new(self, matrix, margin, kernel).run(take),
             _ => self.run_unscreened(take),
         }
     }
@@ -153,13 +151,15 @@ mod tests {
         search.run_unscreened(|row, n| collect(&mut plain, row, n)).unwrap();
         let Matrix::Dense(rows) = matrix else { unreachable!() };
         let margin = Margin::new(rows.quantisation_error, rows.matrix.columns()).unwrap();
-        let screened = Kernel::available().into_iter().map(|kernel| {
-            let mut found = Vec::new();
-            let screen = screen::Screen { search: &search, matrix: rows, margin, kernel };
-            screen.run(|row, n| collect(&mut found, row, n)).unwrap();
-            (kernel, found)
-        });
-        let screened = screened.collect();
+        let mut screened = Vec::new();
+        for kernel in Kernel::available() {
+            let screen = screen::Screen::new(&search, rows, margin, kernel);
+            let (mut together, mut in_order) = (Vec::new(), Vec::new());
+            screen.run(|row, n| collect(&mut together, row, n)).unwrap();
+            screen.run_in_order(|row, n| collect(&mut in_order, row, n)).unwrap();
+            assert_eq!(in_order, together, "{kernel:?}");
+            screened.push((kernel, together));
+        }
         (plain, screened)
     }
 

@@ -245,7 +245,8 @@ pub(crate) struct InvertedIndex {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Posting {
     pub(crate) row: u32,
-    pub(crate) value: f64,
+    /// The entry over the norm of its row: good enough to choose candidates.
+    pub(crate) value: f32,
 }
 
 impl InvertedIndex {
@@ -260,7 +261,7 @@ impl InvertedIndex {
         for row in 0..rows.rows() {
             for entry in rows.row(row) {
                 let at = &mut next[entry.column as usize];
-                postings[*at] = Posting { row: row as u32, value: entry.value };
+                postings[*at] = Posting { row: row as u32, value: (entry.value / rows.norms[row]) as f32 };
                 *at += 1;
             }
         }

@@ -4,7 +4,6 @@ use crate::matrix::Matrix;
 use crate::part::{PartError, PartWriter};
 use crate::problem::MatrixError;
 use crate::report::{TrainReport, ZeroRows};
-use crate::rows::row_range;
 use crate::search::{Ended, Search};
 use crate::settings::{HyperparameterError, Settings};
 use std::collections::BTreeMap;
@@ -14,6 +13,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 use thiserror::Error;
+use trainyard_toolkit::split::row_range;
 
 /// All that one host's work depends on.
 pub struct TrainInput<'a> {
@@ -24,9 +24,9 @@ pub struct TrainInput<'a> {
     /// Name of this host; part and report are named after it.
     pub host: &'a str,
     /// Number of this host, from 0.
-    pub rank: u64,
+    pub rank: usize,
     /// Number of hosts.
-    pub world_size: u64,
+    pub world_size: usize,
     /// Folder for part and report; made if it is missing.
     pub output: &'a Path,
     /// Threads to compute with; as many as the CPUs that the process may use if `None`.
@@ -60,9 +60,9 @@ pub enum TrainError {
         /// The host.
         host: String,
         /// Its number.
-        rank: u64,
+        rank: usize,
         /// Number of hosts.
-        world_size: u64,
+        world_size: usize,
     },
     /// The host's name can not stand in a file name.
     #[error("`{host}` is no host name: letters, digits, `-`, `_` and `.` may stand in one")]
@@ -141,8 +141,11 @@ fn check_host(input: &TrainInput) -> Result<(), TrainError> {
 fn write_part(input: &TrainInput, settings: &Settings, matrix: &Matrix) -> Result<u64, TrainError> {
     let rows = row_range(input.rank, input.world_size, matrix.rows() as u64);
     let pairs = AtomicU64::new(0);
+    let most_done = AtomicU64::new(0);
     let progress = |rows_done: usize| {
-        let (rows_done, rows) = (rows_done as u64, rows.end - rows.start);
+        // A search that begins anew in another way does not show less than was shown before.
+        let rows_done = most_done.fetch_max(rows_done as u64, Ordering::Relaxed).max(rows_done as u64);
+        let rows = rows.end - rows.start;
         (input.progress)(Progress { rows_done, rows, pairs: pairs.load(Ordering::Relaxed) });
     };
     let search = Search {

@@ -65,7 +65,7 @@ impl Candidates {
         if !self.best.is_open_to(column) {
             return None;
         }
-        let room = selection.top_k.map_or(64, |top_k| 2 * top_k + 12);
+        let room = selection.top_k.map_or(16, |top_k| 2 * top_k + 12);
         if self.pending.capacity() == 0 {
             self.pending.reserve_exact(room);
         }
@@ -106,7 +106,7 @@ impl Candidates {
             self.drop_certainly_behind(top_k, scorer.margin);
         }
         scorer.score_into(row, &self.pending, &mut self.best);
-        if scorer.matrix.norms[row] == 0.0 {
+        if scorer.matrix.norms[row] == 0.0 && selection.threshold.is_none_or(|threshold| threshold <= 0.0) {
             self.take_lowest(row, selection, scorer.matrix.norms.len());
         }
         self.best.finish()

@@ -1,8 +1,9 @@
 //! Dense rows against dense rows, screened in 16-bit integers and scored as defined where it matters.
 //!
-//! Own rows are cut into blocks. With `top_k`, each block meets itself and the blocks after it, and every sum
-//! serves both rows; it meets the rows of other hosts for its own sake only. Without, a block's pairs can not
-//! be counted beforehand, so blocks are done one after the other, each against all rows.
+//! Own rows are cut into blocks. Each block meets itself and the blocks after it, and every sum serves both
+//! rows; it meets the rows of other hosts for its own sake only. So all rows are finished together, which takes
+//! memory for all their neighbours. Without `top_k` their number is not known beforehand: if they turn out to be
+//! too many, blocks are done one after the other instead, each against all rows.
 
 use super::candidates::{Candidates, Scorer};
 use super::{BLOCKS_PER_THREAD, Ended, NEIGHBOURS_UNDER_WAY, Search};
@@ -27,12 +28,17 @@ const BLOCK_STEP: usize = 96;
 /// Sums that passed are handed over once there are so many.
 const HITS: usize = 512;
 
+/// Neighbours that may be kept in memory if nobody said how many there would be.
+const KEPT_NEIGHBOURS: usize = NEIGHBOURS_UNDER_WAY / 2;
+
 /// What all threads of a search share.
 pub(super) struct Screen<'a> {
-    pub(super) search: &'a Search<'a>,
-    pub(super) matrix: &'a DenseRows,
-    pub(super) margin: Margin,
-    pub(super) kernel: Kernel,
+    search: &'a Search<'a>,
+    matrix: &'a DenseRows,
+    margin: Margin,
+    kernel: Kernel,
+    /// Candidates so far.
+    offered: AtomicUsize,
 }
 
 /// Some own rows with their candidates.
@@ -84,6 +90,7 @@ impl Block {
         }
         // A thread that panicked takes the search down with it, so the lists are never seen half changed.
         let mut lists = self.lists.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        screen.offered.fetch_add(hits.len(), Ordering::Relaxed);
         for hit in hits.drain(..) {
             let at = hit.row - self.rows.start;
             if hit.sum > self.floors[at].load(Ordering::Relaxed)
@@ -96,21 +103,34 @@ impl Block {
     }
 }
 
-impl Screen<'_> {
+impl<'a> Screen<'a> {
+    pub(super) fn new(search: &'a Search<'a>, matrix: &'a DenseRows, margin: Margin, kernel: Kernel) -> Self {
+        Self { search, matrix, margin, kernel, offered: AtomicUsize::new(0) }
+    }
+
     /// Hands the neighbours of each row to `take`, rows in order.
     pub(super) fn run<E>(
         &self,
-        take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
-    ) -> Result<(), Ended<E>> {
-        if self.search.selection.top_k.is_some() { self.run_mirrored(take) } else { self.run_in_order(take) }
-    }
-
-    fn run_mirrored<E>(
-        &self,
         mut take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
     ) -> Result<(), Ended<E>> {
+        match self.mirrored_blocks() {
+            _ if self.search.stopped() => Err(Ended::Stopped),
+            Some(blocks) => blocks.into_iter().try_for_each(|block| self.hand_over(block, &mut take)),
+            None => self.run_in_order(take),
+        }
+    }
+
+    /// Whether more neighbours were found, or are to be expected, than may be kept.
+    fn has_too_many(&self, part_done: f64) -> bool {
+        let offered = self.offered.load(Ordering::Relaxed);
+        let expected = if part_done < 0.05 { offered as f64 } else { offered as f64 / part_done };
+        self.search.selection.top_k.is_none() && expected > KEPT_NEIGHBOURS as f64
+    }
+
+    /// All own rows with their candidates; `None` if these are too many to be kept.
+    fn mirrored_blocks(&self) -> Option<Vec<Block>> {
         let own = self.search.rows.clone();
-        let size = self.block_rows(usize::MAX);
+        let size = self.block_rows(1);
         let cut = |range: Range<usize>| {
             range.clone().step_by(size).map(move |start| start..range.end.min(start + size))
         };
@@ -130,32 +150,30 @@ impl Screen<'_> {
                 mirror: None,
             }));
         }
-        self.hold(&blocks, &meetings);
-        if self.search.stopped() {
-            return Err(Ended::Stopped);
-        }
-        blocks.into_iter().try_for_each(|block| self.hand_over(block, &mut take))
+        self.hold(&blocks, &meetings).then_some(blocks)
     }
 
-    /// Lets all threads work through the meetings.
-    fn hold(&self, blocks: &[Block], meetings: &[Meeting]) {
+    /// Lets all threads work through the meetings; says whether the candidates can be kept.
+    fn hold(&self, blocks: &[Block], meetings: &[Meeting]) -> bool {
         let (next, held) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        rayon::broadcast(|_| {
-            let mut worker = Worker::new(self);
+        let kept = rayon::broadcast(|_| {
+            let mut worker = Worker::new(self, true);
             while let Some(meeting) = meetings.get(next.fetch_add(1, Ordering::Relaxed)) {
                 worker.pack_block(&blocks[meeting.block]);
-                worker.meet(
-                    &blocks[meeting.block],
-                    meeting.others.clone(),
-                    meeting.mirror.map(|at| &blocks[at]),
-                );
+                let mirror = meeting.mirror.map(|at| &blocks[at]);
+                worker.meet(&blocks[meeting.block], meeting.others.clone(), mirror);
                 let held = held.fetch_add(1, Ordering::Relaxed) + 1;
+                if self.has_too_many(held as f64 / meetings.len() as f64) {
+                    return false;
+                }
                 (self.search.done)(self.search.rows.len() * held / meetings.len());
             }
+            true
         });
+        kept.into_iter().all(|kept| kept)
     }
 
-    fn run_in_order<E>(
+    pub(super) fn run_in_order<E>(
         &self,
         mut take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
     ) -> Result<(), Ended<E>> {
@@ -170,7 +188,7 @@ impl Screen<'_> {
                 .par_iter()
                 .map(|start| {
                     let block = Block::new(*start..wave_end.min(start + size), self);
-                    let mut worker = Worker::new(self);
+                    let mut worker = Worker::new(self, false);
                     worker.pack_block(&block);
                     worker.meet(&block, 0..all, None);
                     block
@@ -229,6 +247,8 @@ impl Screen<'_> {
 /// One thread's room to work in.
 struct Worker<'a> {
     screen: &'a Screen<'a>,
+    /// Whether to give up once there are too many candidates to be kept.
+    limited: bool,
     scorer: Scorer<'a>,
     own: Panels,
     /// First row of the block that `own` holds.
@@ -242,9 +262,10 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn new(screen: &'a Screen<'a>) -> Self {
+    fn new(screen: &'a Screen<'a>, limited: bool) -> Self {
         Self {
             screen,
+            limited,
             scorer: Scorer::new(screen.matrix, screen.margin),
             own: Panels::default(),
             packed: None,
@@ -270,7 +291,7 @@ impl<'a> Worker<'a> {
         let in_cache = SIDE_BYTES / (2 * self.screen.matrix.matrix.stride());
         let size = in_cache.next_multiple_of(width).max(width);
         for start in others.clone().step_by(size) {
-            if self.screen.search.stopped() {
+            if self.screen.search.stopped() || (self.limited && self.screen.has_too_many(0.0)) {
                 return;
             }
             let side = start..others.end.min(start + size);

@@ -3,11 +3,16 @@
 //! An inverted index yields, for one row, the dot products with all rows that share a column. These are sums
 //! in another order than that of the definition, so they only choose candidates: a bound on the difference
 //! turns each into an interval of scores, and whoever may belong to the result is scored as defined.
+//!
+//! With a threshold, the columns of a row that most rows share are left out of these sums, as long as what they
+//! can add to a score is at most half of the threshold (by Cauchy and Schwarz: the norm of that part of the row
+//! over the norm of the row). A row that shares no other column can not reach the threshold; for all others the
+//! interval is widened by that much.
 
 use super::Search;
 use crate::neighbours::{Best, Neighbour};
 use crate::score::score;
-use crate::sparse::SparseRows;
+use crate::sparse::{Entry, SparseRows};
 use std::ops::Range;
 
 /// A row that may be a neighbour, with the least and the greatest score that it may have.
@@ -20,7 +25,7 @@ struct Candidate {
 
 /// Sums of one row after the other, reused.
 struct Sums {
-    dots: Vec<f64>,
+    dots: Vec<f32>,
     /// Which rows have a sum for the row at hand.
     seen: Vec<bool>,
     touched: Vec<u32>,
@@ -54,10 +59,13 @@ fn row_neighbours(
     sums: &mut Sums,
     search: &Search,
 ) -> Vec<Neighbour> {
-    sums.add_up(matrix, row);
-    let mut candidates = sums.candidates(matrix, row);
     let threshold = search.selection.threshold.unwrap_or(f32::NEG_INFINITY);
-    candidates.retain(|candidate| candidate.greatest >= threshold);
+    let (summed, left_out) = split_columns(matrix, row, f64::from(threshold) / 2.0);
+    sums.add_up(matrix, &summed, matrix.norms[row]);
+    // Sums of n products of float32 numbers, themselves rounded, are off by less than (n + 3)·2⁻²⁴ of the
+    // product of the norms; twice that covers all that is off in float64.
+    let bound = left_out + (summed.len() + 8) as f64 * 2f64.powi(-23);
+    let mut candidates = sums.candidates(row, bound, threshold);
     if threshold <= 0.0 {
         let wanted = search.selection.top_k.unwrap_or(usize::MAX);
         let above_zero = candidates.iter().filter(|candidate| candidate.least > 0.0).count();
@@ -77,6 +85,27 @@ fn row_neighbours(
     list.finish()
 }
 
+/// The entries of a row that are worth summing up, and what the others can add to a score, at most `most`.
+fn split_columns(matrix: &SparseRows, row: usize, most: f64) -> (Vec<Entry>, f64) {
+    let mut entries = matrix.row(row).to_vec();
+    if most <= 0.0 {
+        return (entries, 0.0);
+    }
+    entries.sort_by_key(|entry| matrix.index.column(entry.column).len());
+    let (mut squares, mut left_out) = (0.0, 0.0);
+    while let Some(entry) = entries.last() {
+        squares += entry.value * entry.value;
+        // A little more than the quotient, for its own rounding.
+        let with_this = squares.sqrt() / matrix.norms[row] * (1.0 + 1e-9);
+        if with_this > most {
+            break;
+        }
+        left_out = with_this;
+        entries.pop();
+    }
+    (entries, left_out)
+}
+
 /// Leaves out whoever is certainly behind `top_k` others. Equal scores stay, since row numbers decide on them.
 fn keep_possible(candidates: &mut Vec<Candidate>, top_k: usize) {
     if candidates.len() > top_k {
@@ -87,34 +116,30 @@ fn keep_possible(candidates: &mut Vec<Candidate>, top_k: usize) {
 }
 
 impl Sums {
-    fn add_up(&mut self, matrix: &SparseRows, row: usize) {
-        for entry in matrix.row(row) {
+    fn add_up(&mut self, matrix: &SparseRows, entries: &[Entry], norm: f64) {
+        for entry in entries {
+            let value = (entry.value / norm) as f32;
             for posting in matrix.index.column(entry.column) {
                 let other = posting.row as usize;
                 if !self.seen[other] {
                     self.seen[other] = true;
                     self.touched.push(posting.row);
                 }
-                self.dots[other] += entry.value * posting.value;
+                self.dots[other] += value * posting.value;
             }
         }
     }
 
-    fn candidates(&self, matrix: &SparseRows, row: usize) -> Vec<Candidate> {
-        // Either sum of n products is off by less than n·2⁻⁵³ of the product of the norms, and the norms
-        // themselves by less; twice the sum of all that is safe.
-        let bound = (matrix.row(row).len() + 8) as f64 * 2f64.powi(-51);
-        let norms = &matrix.norms;
+    /// Rows with a sum whose score may reach the threshold.
+    fn candidates(&self, row: usize, bound: f64, threshold: f32) -> Vec<Candidate> {
         let others = self.touched.iter().filter(|other| **other as usize != row);
         others
             .map(|&other| {
-                let sum = self.dots[other as usize] / (norms[row] * norms[other as usize]);
-                Candidate {
-                    row: other,
-                    least: score(sum - bound, 1.0, 1.0),
-                    greatest: score(sum + bound, 1.0, 1.0),
-                }
+                let sum = f64::from(self.dots[other as usize]);
+                let (least, greatest) = (score(sum - bound, 1.0, 1.0), score(sum + bound, 1.0, 1.0));
+                Candidate { row: other, least, greatest }
             })
+            .filter(|candidate| candidate.greatest >= threshold)
             .collect()
     }
 

@@ -102,7 +102,7 @@ proptest! {
         rows in adversarial(),
         top_k in prop::option::of(1usize..45),
         threshold in prop::option::of(prop::sample::select(vec!["-1", "-0.25", "0", "0.5", "0.999", "1"])),
-        hosts in 1u64..5,
+        hosts in 1usize..5,
         threads in 1usize..3,
     ) {
         let top_k = if threshold.is_none() { top_k.or(Some(10)) } else { top_k };

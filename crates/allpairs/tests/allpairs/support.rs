@@ -39,7 +39,7 @@ pub(crate) fn npy_f64(rows: &[Vec<f64>]) -> Vec<u8> {
 pub(crate) fn run_host(
     matrix: &Path,
     hyperparameters: &[(&str, &str)],
-    (rank, world_size): (u64, u64),
+    (rank, world_size): (usize, usize),
     threads: usize,
     output: &Path,
 ) -> Result<TrainReport, TrainError> {
@@ -59,7 +59,12 @@ pub(crate) fn run_host(
 }
 
 /// Runs all hosts and joins their parts in the order of the hosts.
-pub(crate) fn run(matrix: &Path, hyperparameters: &[(&str, &str)], hosts: u64, threads: usize) -> Vec<Pair> {
+pub(crate) fn run(
+    matrix: &Path,
+    hyperparameters: &[(&str, &str)],
+    hosts: usize,
+    threads: usize,
+) -> Vec<Pair> {
     let output = tempfile::tempdir().unwrap();
     let mut pairs = Vec::new();
     for rank in 0..hosts {

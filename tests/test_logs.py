@@ -1,8 +1,11 @@
 """Every line of every instance, whatever its bytes, in time, and the metrics in them."""
 
+import re
 import time
+from pathlib import Path
 
 import pytest
+from yard import wait_until
 
 
 def test_every_line_of_both_streams_is_kept_in_order(yard):
@@ -95,3 +98,20 @@ def test_a_capture_that_is_no_number_is_skipped_counted_and_shown(yard):
     (warning,) = [text for text in ended.warnings if "loss" in text]
     assert "4" in warning, "how many"
     assert "dog" in warning, "one of them"
+
+
+def memory_peak(pid):
+    """Bytes that a process has used at most so far."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)[1]) << 10
+
+
+def test_a_job_that_writes_very_much_can_be_stopped_and_fills_no_memory(yard):
+    running = yard.start(yard.job(yard.sh("echo up; yes $(printf %01000d) | head -c 300000000; exec sleep 1000")), "--grace", "0")
+    running.wait_for_line("up")
+    [log] = yard.data.rglob("log.jsonl")
+    wait_until(lambda: log.stat().st_size > 64 << 20, "a long log")
+    running.interrupt()
+    running.wait_for_status("Stopping")
+    assert memory_peak(running.process.pid) < 64 << 20
+    assert yard.ended(running, expect=11).ended["status"] == "Stopped"

@@ -1,11 +1,12 @@
 //! Showing a running job: as JSON lines for programs, as plain lines, or live on a terminal.
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use trainyard_engine::engine::Notice;
 use trainyard_engine::job::{Job, Status};
-use trainyard_engine::run::{LogLine, Outcome, Report, Stamped};
+use trainyard_engine::run::{LogLine, Outcome, Report, Stamped, Tail};
 
 use crate::exit::Exit;
 
@@ -43,6 +44,8 @@ pub(crate) struct Display {
     /// Status and message that were shown last.
     shown: Option<(Status, String, String)>,
     warnings: usize,
+    /// Each host's log, read as far as it has been shown.
+    logs: BTreeMap<String, Tail>,
     /// Why nothing can be shown any more.
     failed: Option<io::Error>,
 }
@@ -50,7 +53,7 @@ pub(crate) struct Display {
 impl Display {
     pub(crate) fn new(form: Form, job: &Job) -> Self {
         let live = (form == Form::Live).then(|| Live::new(job));
-        Self { form, live, shown: None, warnings: 0, failed: None }
+        Self { form, live, shown: None, warnings: 0, logs: BTreeMap::new(), failed: None }
     }
 
     /// Shows what is new. A job goes on when it can't be shown; [`Display::finish`] tells why.
@@ -61,7 +64,7 @@ impl Display {
         let shown = match notice {
             Notice::Job(job) => self.job(job),
             Notice::Report { host, report } => self.report(host, report),
-            Notice::Log { host, lines } => lines.iter().try_for_each(|line| self.log(host, line)),
+            Notice::Log { host, log, end } => self.log(host, log, *end),
         };
         self.failed = shown.err();
     }
@@ -130,7 +133,21 @@ impl Display {
         }
     }
 
-    fn log(&mut self, host: &str, line: &LogLine) -> io::Result<()> {
+    /// Shows the lines of a log up to its end.
+    fn log(&mut self, host: &str, log: &Path, end: u64) -> io::Result<()> {
+        let mut tail = self.logs.remove(host).unwrap_or_else(|| Tail::new(log.to_owned()));
+        loop {
+            let lines: Vec<LogLine> = tail.read_before(end)?;
+            if lines.is_empty() {
+                break;
+            }
+            lines.iter().try_for_each(|line| self.line(host, line))?;
+        }
+        self.logs.insert(host.to_owned(), tail);
+        Ok(())
+    }
+
+    fn line(&self, host: &str, line: &LogLine) -> io::Result<()> {
         match (&self.live, self.form) {
             (Some(live), _) => live.log(host, &line.line),
             (None, Form::Json) => out(&json::log(host, line)),

@@ -1,7 +1,7 @@
 //! The loop of one job: events in, effects out, until it has ended.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fs_err as fs;
@@ -14,7 +14,7 @@ use crate::backend::{BackendError, Launch, Placement, Presence, Stop};
 use crate::explain::chain;
 use crate::job::{Effect, Event, Job, MERGE_HOST, Status};
 use crate::plan::JobPlan;
-use crate::run::{LogLine, News, Outcome, Report, RunDirectory, Stamped, Watch};
+use crate::run::{News, Outcome, Report, RunDirectory, Stamped, Watch};
 
 /// What somebody asks of a running job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +37,14 @@ pub enum Notice {
         /// What it said.
         report: Stamped,
     },
-    /// An instance has written lines.
+    /// An instance has written lines, which are read with [`Tail::read_before`](crate::run::Tail).
     Log {
         /// The instance.
         host: String,
-        /// In order.
-        lines: Vec<LogLine>,
+        /// The file of its log lines.
+        log: PathBuf,
+        /// Where in it they end, in bytes.
+        end: u64,
     },
 }
 
@@ -227,9 +229,9 @@ impl Driver {
     }
 
     async fn take_in(&mut self, news: Vec<News>) -> Result<(), EngineError> {
-        for News { host, log, reports } in news {
-            if !log.is_empty() {
-                self.show(Notice::Log { host: host.clone(), lines: log });
+        for News { host, log_end, reports } in news {
+            if let Some(end) = log_end {
+                self.show(Notice::Log { host: host.clone(), log: self.run.instance(&host).log(), end });
             }
             for report in reports {
                 self.show(Notice::Report { host: host.clone(), report: report.clone() });

@@ -38,6 +38,9 @@ impl Appender {
     }
 }
 
+/// Bytes that are read at once from a file that may be long.
+const AT_ONCE: u64 = 1 << 20;
+
 /// Reads a file on from where the last read ended.
 #[derive(Debug)]
 pub struct Tail {
@@ -58,24 +61,80 @@ impl Tail {
     /// A line that is not a value is left out: a supervisor that was killed while writing must not
     /// hide what comes before or after.
     pub fn read<T: DeserializeOwned>(&mut self) -> io::Result<Vec<T>> {
-        self.read_new_bytes()?;
+        self.read_new_bytes(u64::MAX)?;
+        Ok(self.whole_lines())
+    }
+
+    /// Values of whole lines before the offset `end`, of about a mebibyte at a time; none once all
+    /// have been read.
+    pub fn read_before<T: DeserializeOwned>(&mut self, end: u64) -> io::Result<Vec<T>> {
+        let mut values = Vec::new();
+        while values.is_empty() && self.offset < end {
+            if self.read_new_bytes(AT_ONCE.min(end - self.offset))? == 0 {
+                break;
+            }
+            values = self.whole_lines();
+        }
+        Ok(values)
+    }
+
+    /// Takes the values of whole lines out of what has been read.
+    fn whole_lines<T: DeserializeOwned>(&mut self) -> Vec<T> {
         let Some(last) = self.unfinished.iter().rposition(|&byte| byte == b'\n') else {
-            return Ok(Vec::new());
+            return Vec::new();
         };
         let rest = self.unfinished.split_off(last + 1);
         let lines = std::mem::replace(&mut self.unfinished, rest);
-        Ok(lines.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
+        lines.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
     }
 
-    fn read_new_bytes(&mut self) -> io::Result<()> {
+    /// Reads at most so many bytes on, and says how many there were.
+    fn read_new_bytes(&mut self, most: u64) -> io::Result<u64> {
         let mut file = match fs::File::open(&self.path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
             Err(error) => return Err(error),
         };
         file.seek(SeekFrom::Start(self.offset))?;
-        let read = file.read_to_end(&mut self.unfinished)?;
-        self.offset += read as u64;
-        Ok(())
+        let read = file.take(most).read_to_end(&mut self.unfinished)? as u64;
+        self.offset += read;
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_file_is_read_in_pieces_up_to_a_given_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lines");
+        let lines: Vec<String> = (0..40).map(|number| number.to_string().repeat(50_000)).collect();
+        Appender::open(&path).unwrap().append_all(&lines).unwrap();
+        let end = fs::metadata(&path).unwrap().len();
+        Appender::open(&path).unwrap().append(&"beyond").unwrap();
+        let mut tail = Tail::new(path);
+        let mut read: Vec<String> = Vec::new();
+        loop {
+            let piece: Vec<String> = tail.read_before(end).unwrap();
+            if piece.is_empty() {
+                break;
+            }
+            assert!(piece.len() < 25, "{} lines at once", piece.len());
+            read.extend(piece);
+        }
+        assert_eq!(read, lines);
+        assert_eq!(tail.read::<String>().unwrap(), ["beyond"]);
+    }
+
+    #[test]
+    fn a_line_longer_than_a_piece_arrives_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lines");
+        let line = "x".repeat(3 << 20);
+        Appender::open(&path).unwrap().append(&line).unwrap();
+        let end = fs::metadata(&path).unwrap().len();
+        assert_eq!(Tail::new(path).read_before::<String>(end).unwrap(), [line]);
     }
 }

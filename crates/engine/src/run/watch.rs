@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 
 use fs_err as fs;
 use inotify::{EventStream, Inotify, WatchDescriptor, WatchMask};
 
-use super::{InstanceDirectory, LogLine, Stamped, Tail};
+use super::{InstanceDirectory, Stamped, Tail};
 
 /// Follows the reports and log lines of some instances.
 #[derive(Debug)]
@@ -19,7 +20,9 @@ pub struct Watch {
 struct Followed {
     watch: WatchDescriptor,
     reports: Tail,
-    log: Tail,
+    log: PathBuf,
+    /// Bytes of the log that have been told of.
+    log_end: u64,
 }
 
 /// What one instance has appended since the last time.
@@ -27,15 +30,31 @@ struct Followed {
 pub struct News {
     /// The instance.
     pub host: String,
-    /// Its new log lines, in order; they were written before the reports.
-    pub log: Vec<LogLine>,
+    /// Where its log ends now, in bytes, if it has grown; what is new was written before the reports.
+    ///
+    /// The lines themselves are read by whoever shows them, at their own pace
+    /// ([`Tail::read_before`]): a log may be longer than memory.
+    pub log_end: Option<u64>,
     /// Its new reports, in order.
     pub reports: Vec<Stamped>,
 }
 
 impl News {
     fn is_empty(&self) -> bool {
-        self.log.is_empty() && self.reports.is_empty()
+        self.log_end.is_none() && self.reports.is_empty()
+    }
+}
+
+impl Followed {
+    /// The new end of the log, if it has one.
+    fn log_has_grown(&mut self) -> io::Result<Option<u64>> {
+        let end = match fs::metadata(&self.log) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            log => log?.len(),
+        };
+        let grown = end > self.log_end;
+        self.log_end = end;
+        Ok(grown.then_some(end))
     }
 }
 
@@ -52,7 +71,7 @@ impl Watch {
         let mask = WatchMask::MODIFY | WatchMask::CREATE | WatchMask::CLOSE_WRITE;
         let watch = self.stream.watches().add(directory.root(), mask)?;
         let followed =
-            Followed { watch, reports: Tail::new(directory.reports()), log: Tail::new(directory.log()) };
+            Followed { watch, reports: Tail::new(directory.reports()), log: directory.log(), log_end: 0 };
         self.followed.insert(host.to_owned(), followed);
         Ok(())
     }
@@ -86,8 +105,8 @@ impl Watch {
             if let Some(followed) = self.followed.get_mut(host) {
                 // Reports first: a line that is logged before a report is then never shown after it.
                 let reports = followed.reports.read()?;
-                let log = followed.log.read()?;
-                let news = News { host: host.clone(), log, reports };
+                let log_end = followed.log_has_grown()?;
+                let news = News { host: host.clone(), log_end, reports };
                 if !news.is_empty() {
                     all.push(news);
                 }

@@ -99,9 +99,10 @@ async fn drive(driver: Driver, form: Form) -> anyhow::Result<Exit> {
     let mut driven = tokio::spawn(async move { driver.drive(&mut obeyed, notices).await });
     let job = loop {
         tokio::select! {
+            // Signals first: a job that never stops writing can be stopped all the same.
             biased;
-            Some(notice) = shown.recv() => display.show(&notice),
             text = asked.next() => display.remark(text),
+            Some(notice) = shown.recv() => display.show(&notice),
             job = &mut driven => break job.context("driving the job")??,
         }
     };

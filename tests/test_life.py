@@ -1,5 +1,6 @@
 """How instances and jobs end: well, badly, by order, and in which words."""
 
+import signal as signals
 import time
 
 import pytest
@@ -220,6 +221,35 @@ def test_sigterm_stops_a_job_like_an_interrupt(yard):
     running.wait_for_line("ready")
     running.process.terminate()
     assert yard.ended(running, expect=STOPPED).files() == {"a": b"1\n"}
+
+
+def test_a_closed_terminal_stops_a_job_like_an_interrupt(yard):
+    running = yard.start(yard.job(yard.sh("echo up; exec sleep 1000")))
+    running.wait_for_line("up")
+    running.process.send_signal(signals.SIGHUP)
+    assert yard.ended(running, expect=STOPPED).ended["status"] == "Stopped"
+    assert yard.leftovers() == []
+
+
+def test_a_job_under_nohup_outlives_its_terminal(yard):
+    gate = yard.file("gate")
+    job = yard.job(yard.sh(f"echo up; {WAIT}"), Environment={"GATE": str(gate)})
+    running = yard.start(job, before=["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"])
+    running.wait_for_line("up")
+    running.process.send_signal(signals.SIGHUP)
+    gate.write_text("open")
+    assert yard.ended(running).ended["status"] == "Completed"
+
+
+def test_a_job_that_can_not_be_shown_goes_on_to_its_end(yard):
+    yard.put("in", "a", "1")
+    job = yard.job(yard.sh("echo 1 >/opt/ml/model/a"), channels=[channel("data", "s3://in")])
+    running = yard.start(job, before=["sh", "-c", "exec \"$@\" >/dev/full", "sh"])
+    ended = running.end()
+    assert ended.exit_code == 1
+    assert "can't be shown" in ended.stderr and "No space left" in ended.stderr
+    assert list(yard.bucket("results").rglob("model.tar.gz"))
+    assert yard.leftovers() == []
 
 
 def test_a_job_that_exceeds_its_time_is_stopped_and_says_so(yard):

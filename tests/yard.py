@@ -324,15 +324,15 @@ class Yard:
 
     # Running it.
 
-    def start(self, job, *flags, env=None, offline=False):
-        """Starts `trainyard run` with a request, a text or the path of a job file."""
+    def start(self, job, *flags, env=None, offline=False, before=()):
+        """Starts `trainyard run` with a request, a text or the path of a job file; `before` is a program to start it."""
         stdin = None
         if isinstance(job, dict):
             job = json.dumps(job)
         if isinstance(job, str):
             stdin, job = job, "-"
         flags = [*self.bucket_flags(), "--data-dir", self.data, "--json", *flags]
-        return self._start(["run", job, *flags], stdin, env, offline)
+        return self._start(["run", job, *flags], stdin, env, offline, before)
 
     def run(self, job, *flags, env=None, offline=False, expect=0):
         """Runs a job to its end. Its exit code is part of what is expected; None leaves it open."""
@@ -363,9 +363,9 @@ class Yard:
         buckets = sorted((self.root / "s3").iterdir())
         return [flag for bucket in buckets for flag in ("--bucket", f"{bucket.name}={bucket}")]
 
-    def _start(self, arguments, stdin, env=None, offline=False):
+    def _start(self, arguments, stdin, env=None, offline=False, before=()):
         self.give_away()
-        running = Running(self, [str(self.binary), *map(str, arguments)], stdin, env, offline)
+        running = Running(self, [*before, str(self.binary), *map(str, arguments)], stdin, env, offline)
         self.running.append(running)
         return running
 

@@ -24,7 +24,8 @@ pub trait Backend: Send + Sync {
 
     /// Starts a supervisor for each of these hosts, all or none.
     ///
-    /// Their plans are in the run directory already. The answer is plain data that still means the
+    /// Their plans are in the run directory already, and each supervisor is written down there before
+    /// the next one starts ([`InstanceDirectory::write_supervisor`]). The answer is plain data that still means the
     /// same to a new process of this program.
     async fn launch(&self, launch: &Launch) -> Result<Placement, BackendError>;
 

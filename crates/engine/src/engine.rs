@@ -16,8 +16,8 @@ use fs_err as fs;
 use crate::backend::{Backend, BackendError, Placement};
 use crate::job::{Effect, Event, Job};
 use crate::plan::JobPlan;
-use crate::run::{Manifests, RunDirectory, RunDirectoryError, Timestamp};
-use crate::store::{Store, StoreError, StoredJob};
+use crate::run::{Manifests, RunDirectory, RunDirectoryError, Stamped, Tail, Timestamp};
+use crate::store::{Store, StoreError};
 
 mod drive;
 mod publish;
@@ -132,11 +132,16 @@ impl Engine {
         if stored.request != request {
             return Err(EngineError::Changed { job: name.to_owned() });
         }
-        self.release_all(name, &stored).await?;
-        let first = RunDirectory::open(&self.attempt_folder(name, 1))?;
+        self.release_all(name, &stored.placements).await?;
+        let first = self.attempt_folder(name, 1);
+        if !first.join("format").exists() {
+            // Its driver was killed before anything could start.
+            return Err(EngineError::Unknown { job: name.to_owned() });
+        }
+        let first = RunDirectory::open(&first)?;
         let (plan, manifests) = (first.plan()?, first.read_manifests()?);
         let mut job = Job::replay(&plan, stored.created, &stored.events);
-        self.take_in_late_reports(&mut job).await?;
+        self.take_in_late_reports(&mut job, &stored.events).await?;
         let effects = self.record(&mut job, Event::Resumed).await?;
         if effects.is_empty() {
             return Ok(None);
@@ -163,15 +168,22 @@ impl Engine {
         }
     }
 
-    /// Reports that were written after the last driver was killed.
-    async fn take_in_late_reports(&self, job: &mut Job) -> Result<(), EngineError> {
+    /// Reports that were written after the last driver was killed; `events` is what it has stored.
+    async fn take_in_late_reports(
+        &self,
+        job: &mut Job,
+        events: &[(Timestamp, Event)],
+    ) -> Result<(), EngineError> {
         for instance in job.instances.clone() {
             let root = self.attempt_folder(&job.name, instance.attempt);
             if instance.has_ended() || !root.join("format").exists() {
                 continue;
             }
             let reports = RunDirectory::open(&root)?.instance(&instance.host).reports();
-            for report in crate::run::Tail::new(reports).read()? {
+            let mut reports: Vec<Stamped> = Tail::new(reports).read()?;
+            let last = last_report(events, &instance.host);
+            let known = reports.iter().rposition(|report| Some(report) == last).map_or(0, |last| last + 1);
+            for report in reports.drain(known..) {
                 self.record(job, Event::Reported { host: instance.host.clone(), report }).await?;
             }
         }
@@ -181,20 +193,20 @@ impl Engine {
     /// Stops and removes whatever there is of a job.
     async fn forget(&self, job: &str) -> Result<(), EngineError> {
         let stored = self.store().job(job)?;
-        if let Some(stored) = stored {
-            self.release_all(job, &stored).await?;
-            self.store().remove(job)?;
-        }
+        self.release_all(job, stored.as_ref().map_or(&[], |stored| &stored.placements)).await?;
+        self.store().remove(job)?;
         tidy::remove_attempts(&self.job_folder(job))?;
         Ok(())
     }
 
-    async fn release_all(&self, job: &str, stored: &StoredJob) -> Result<(), EngineError> {
-        for placement in &stored.placements {
+    async fn release_all(&self, job: &str, placements: &[String]) -> Result<(), EngineError> {
+        for placement in placements {
             let placement: Placement = serde_json::from_str(placement)
                 .map_err(|source| EngineError::Placement { job: job.to_owned(), source })?;
             self.backend.release(&placement).await?;
         }
+        // A driver that was killed while it launched has stored no placement.
+        self.backend.release(&tidy::written_down(&self.job_folder(job))?).await?;
         Ok(())
     }
 
@@ -224,4 +236,12 @@ impl Engine {
     fn attempt_folder(&self, job: &str, attempt: u32) -> PathBuf {
         self.job_folder(job).join(format!("attempt-{attempt}"))
     }
+}
+
+/// The last report of an instance that was stored.
+fn last_report<'a>(events: &'a [(Timestamp, Event)], of: &str) -> Option<&'a Stamped> {
+    events.iter().rev().find_map(|(_, event)| match event {
+        Event::Reported { host, report } if host == of => Some(report),
+        _ => None,
+    })
 }

@@ -13,6 +13,7 @@
 //! <root>/instances/<host>/reports.jsonl  one report a line, only ever appended to
 //! <root>/instances/<host>/log.jsonl      one log line a line, only ever appended to
 //! <root>/instances/<host>/stop.json      there once the instance is asked to stop
+//! <root>/instances/<host>/supervisor.json which supervisor was started, as its backend knows it
 //! <root>/instances/<host>/supervisor.log what the supervisor itself has to say
 //! <root>/instances/<host>/model.part     the packed /opt/ml/model
 //! <root>/instances/<host>/output.part    the packed /opt/ml/output/data
@@ -29,6 +30,7 @@ use indexmap::IndexMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::backend::Supervisor;
 use crate::plan::{InstancePlan, JobPlan};
 
 mod append;
@@ -191,6 +193,19 @@ impl InstanceDirectory {
         self.root.join("supervisor.log")
     }
 
+    /// Writes down which supervisor was started for this host.
+    ///
+    /// A backend does so before it starts the next one: whoever starts them may be killed before it
+    /// has answered with their placement, and they would outlive it with nobody knowing of them.
+    pub fn write_supervisor(&self, supervisor: &Supervisor) -> Result<(), RunDirectoryError> {
+        write_json(&self.root.join("supervisor.json"), supervisor)
+    }
+
+    /// The supervisor that was started for this host, if one was.
+    pub fn supervisor(&self) -> Result<Option<Supervisor>, RunDirectoryError> {
+        if_there(read_json(&self.root.join("supervisor.json")))
+    }
+
     /// The packed `/opt/ml/model`.
     pub fn model_part(&self) -> PathBuf {
         self.root.join("model.part")
@@ -231,11 +246,16 @@ impl InstanceDirectory {
 
     /// The stop request, if there is one.
     pub fn stop_request(&self) -> Result<Option<StopRequest>, RunDirectoryError> {
-        match read_json(&self.stop_file()) {
-            Ok(request) => Ok(Some(request)),
-            Err(RunDirectoryError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        if_there(read_json(&self.stop_file()))
+    }
+}
+
+/// What was read, or nothing if there is no such file.
+fn if_there<T>(read: Result<T, RunDirectoryError>) -> Result<Option<T>, RunDirectoryError> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(RunDirectoryError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -43,35 +43,48 @@ pub(crate) struct Display {
     /// Status and message that were shown last.
     shown: Option<(Status, String, String)>,
     warnings: usize,
+    /// Why nothing can be shown any more.
+    failed: Option<io::Error>,
 }
 
 impl Display {
     pub(crate) fn new(form: Form, job: &Job) -> Self {
         let live = (form == Form::Live).then(|| Live::new(job));
-        Self { form, live, shown: None, warnings: 0 }
+        Self { form, live, shown: None, warnings: 0, failed: None }
     }
 
-    /// Shows what is new.
-    pub(crate) fn show(&mut self, notice: &Notice) -> io::Result<()> {
-        match notice {
+    /// Shows what is new. A job goes on when it can't be shown; [`Display::finish`] tells why.
+    pub(crate) fn show(&mut self, notice: &Notice) {
+        if self.failed.is_some() {
+            return;
+        }
+        let shown = match notice {
             Notice::Job(job) => self.job(job),
             Notice::Report { host, report } => self.report(host, report),
             Notice::Log { host, lines } => lines.iter().try_for_each(|line| self.log(host, line)),
-        }
+        };
+        self.failed = shown.err();
     }
 
     /// Says something beside the job.
-    pub(crate) fn remark(&mut self, text: &str) -> io::Result<()> {
-        match &self.live {
+    pub(crate) fn remark(&self, text: &str) {
+        // Whoever can't see it has asked for it all the same.
+        let _ = match &self.live {
             Some(live) => live.print(text),
             None => writeln!(io::stderr(), "{text}"),
-        }
+        };
     }
 
     /// Shows the end and what there is to find.
     ///
     /// `folder` is where the artifacts are on this machine.
+    ///
+    /// # Errors
+    /// The first thing that could not be shown.
     pub(crate) fn finish(self, job: &Job, folder: &Path, exit: Exit) -> io::Result<()> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
         if let Some(live) = &self.live {
             live.clear()?;
         }

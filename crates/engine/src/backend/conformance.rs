@@ -25,6 +25,7 @@ pub async fn all(backend: &dyn Backend, again: &dyn Backend) {
     only_the_asked_hosts_are_stopped(backend).await;
     a_shorter_grace_replaces_a_longer_one(backend).await;
     a_placement_means_the_same_to_a_new_process(backend, again).await;
+    supervisors_are_written_down_where_they_run(backend).await;
     release_kills_and_can_be_done_twice(backend).await;
     a_launch_places_all_or_none(backend).await;
 }
@@ -83,6 +84,16 @@ pub async fn a_placement_means_the_same_to_a_new_process(backend: &dyn Backend, 
     site.stop(again, &read, "algo-1", Duration::ZERO).await;
     observe_all_gone(again, &read).await;
     again.release(&read).await.expect("release");
+}
+
+/// Supervisors are found again where they run, should their placement not be kept.
+pub async fn supervisors_are_written_down_where_they_run(backend: &dyn Backend) {
+    let site = Site::new(&["sleep", "true"]);
+    let placement = site.launch(backend).await;
+    let read = |host: &String| site.run.instance(host).supervisor().expect("a readable supervisor");
+    let written: Vec<_> = site.hosts().iter().filter_map(read).collect();
+    assert_eq!(written, placement.supervisors);
+    backend.release(&placement).await.expect("release");
 }
 
 /// Release ends what still runs; doing it twice is no error.

@@ -57,10 +57,14 @@ impl FakeBackend {
     }
 
     fn start(&self, host: &str, directory: InstanceDirectory) -> Result<Supervisor, BackendError> {
-        let failed =
-            |source| BackendError::Unavailable { backend: NAME, what: format!("starting {host}"), source };
+        let failed = failed(host);
         let plan = directory.plan().map_err(|error| failed(io::Error::other(error)))?;
         let word = plan.command.first().cloned().unwrap_or_default();
+        let mut tasks = self.tasks();
+        tasks.next_id += 1;
+        let id = tasks.next_id.to_string();
+        let supervisor = Supervisor { host: host.to_owned(), id: id.clone() };
+        directory.write_supervisor(&supervisor).map_err(|error| failed(io::Error::other(error)))?;
         let (present, presence) = watch::channel(Presence::Alive);
         let (stop, stopped) = watch::channel(None);
         let task = tokio::spawn(async move {
@@ -68,11 +72,8 @@ impl FakeBackend {
             let _ = carry_out(&word, &directory, stopped).await;
             drop(present);
         });
-        let mut tasks = self.tasks();
-        tasks.next_id += 1;
-        let id = tasks.next_id.to_string();
-        tasks.by_id.insert(id.clone(), Task { presence, stop, abort: task.abort_handle() });
-        Ok(Supervisor { host: host.to_owned(), id })
+        tasks.by_id.insert(id, Task { presence, stop, abort: task.abort_handle() });
+        Ok(supervisor)
     }
 }
 
@@ -113,6 +114,8 @@ impl Backend for FakeBackend {
             if let (true, Some(task)) =
                 (stop.hosts.contains(&supervisor.host), tasks.by_id.get(&supervisor.id))
             {
+                let written = stop.run.instance(&supervisor.host).request_stop(stop.grace);
+                written.map_err(|error| failed(&supervisor.host)(io::Error::other(error)))?;
                 // A task that has ended does not listen any more.
                 let _ = task.stop.send(Some(StopRequest { grace: stop.grace }));
             }
@@ -129,6 +132,11 @@ impl Backend for FakeBackend {
         }
         Ok(())
     }
+}
+
+fn failed(host: &str) -> impl Fn(io::Error) -> BackendError {
+    let what = format!("starting or stopping {host}");
+    move |source| BackendError::Unavailable { backend: NAME, what: what.clone(), source }
 }
 
 /// The sender lives as long as the task.

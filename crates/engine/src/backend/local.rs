@@ -38,14 +38,19 @@ impl LocalBackend {
             // A missing plan is found here, not by a supervisor that nobody listens to yet.
             directory.plan().map_err(io::Error::other)?;
             let log = fs::File::create(directory.supervisor_log())?;
-            let child = Command::new(&self.program)
+            let mut child = Command::new(&self.program)
                 .arg("instance")
                 .arg(directory.root())
                 .stdin(Stdio::null())
                 .stdout(log.file().try_clone()?)
                 .stderr(log.into_file())
                 .spawn()?;
-            Ok(Supervisor { host: host.to_owned(), id: Process::of(child.id())?.to_string() })
+            let written = written_down(host, child.id(), directory);
+            if written.is_err() {
+                // Nobody would know of it. It can't have got far, and its end is no other's.
+                let _ = child.kill().and_then(|()| child.wait());
+            }
+            written
         };
         spawn().map_err(|source| BackendError::Unavailable { backend: NAME, what: what(), source })
     }
@@ -109,6 +114,13 @@ impl Backend for LocalBackend {
         }
         Ok(())
     }
+}
+
+/// Writes down a supervisor that has just been started.
+fn written_down(host: &str, pid: u32, directory: &InstanceDirectory) -> io::Result<Supervisor> {
+    let supervisor = Supervisor { host: host.to_owned(), id: Process::of(pid)?.to_string() };
+    directory.write_supervisor(&supervisor).map_err(io::Error::other)?;
+    Ok(supervisor)
 }
 
 fn unavailable(host: &str) -> impl FnOnce(io::Error) -> BackendError {

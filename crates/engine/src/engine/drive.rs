@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::{Attempt, Engine, EngineError, publish, tidy};
 use crate::backend::{BackendError, Launch, Placement, Presence, Stop};
 use crate::explain::chain;
-use crate::job::{Effect, Event, Job, MERGE_HOST};
+use crate::job::{Effect, Event, Job, MERGE_HOST, Status};
 use crate::plan::JobPlan;
 use crate::run::{LogLine, News, Outcome, Report, RunDirectory, Stamped, Watch};
 
@@ -57,6 +57,10 @@ pub struct Driver {
     watch: Watch,
     placed: Vec<Placed>,
     deadline: Option<Instant>,
+    /// Zero once the job is to be killed.
+    grace: Duration,
+    /// Whether somebody can still give commands.
+    commanded: bool,
     work: JoinSet<Done>,
     /// One for each placement with supervisors that may still change: its index and what is seen.
     observations: JoinSet<(usize, Result<Vec<Presence>, BackendError>)>,
@@ -96,6 +100,7 @@ impl Driver {
         }
         let root = engine.attempt_folder(&job.name, job.attempt);
         let run = RunDirectory::create(&root, &plan, &manifests)?;
+        let grace = plan.grace();
         Ok(Self {
             engine,
             job,
@@ -105,6 +110,8 @@ impl Driver {
             watch: Watch::new()?,
             placed: Vec::new(),
             deadline: None,
+            grace,
+            commanded: true,
             work: JoinSet::new(),
             observations: JoinSet::new(),
             notices: None,
@@ -115,6 +122,11 @@ impl Driver {
     /// The job as it is now.
     pub fn job(&self) -> &Job {
         &self.job
+    }
+
+    /// The run directory of this attempt.
+    pub fn run(&self) -> &RunDirectory {
+        &self.run
     }
 
     /// Where the job's artifacts are put on this machine.
@@ -133,12 +145,24 @@ impl Driver {
         self.show_job();
         let driven = self.until_ended(commands).await;
         if driven.is_err() {
-            // Nobody will look after the instances any more; a resume starts them again.
-            for placed in &self.placed {
-                self.engine.backend.release(&placed.placement).await?;
-            }
+            self.abandon().await;
         }
         driven.map(|()| self.job)
+    }
+
+    /// Ends all instances, as nobody will look after them any more; a resume starts them again.
+    ///
+    /// The error that led here is the one to tell, and what can't be released now is released by the
+    /// next run of the job.
+    async fn abandon(&mut self) {
+        while let Some(done) = self.work.join_next().await {
+            if let Ok(Done::Launched(Ok(placement)) | Done::MergeLaunched(Ok(placement))) = done {
+                let _ = self.engine.backend.release(&placement).await;
+            }
+        }
+        for placed in &self.placed {
+            let _ = self.engine.backend.release(&placed.placement).await;
+        }
     }
 
     async fn until_ended(
@@ -169,7 +193,7 @@ impl Driver {
     async fn wait(&mut self, commands: &mut mpsc::UnboundedReceiver<Command>) -> Woken {
         let deadline = self.deadline;
         tokio::select! {
-            command = commands.recv(), if !commands.is_closed() => Woken::Command(command),
+            command = commands.recv(), if self.commanded => Woken::Command(command),
             news = self.watch.next() => Woken::News(news),
             Some(observed) = self.observations.join_next() => Woken::Presence(observed),
             Some(done) = self.work.join_next() => Woken::Done(done),
@@ -181,12 +205,16 @@ impl Driver {
         match command {
             Some(Command::Stop) => self.happen(Event::StopRequested).await,
             Some(Command::Kill) => {
+                self.grace = Duration::ZERO;
                 self.happen(Event::StopRequested).await?;
                 let mut hosts = self.job.running_hosts();
                 hosts.push(MERGE_HOST.to_owned());
-                self.stop(&hosts, Duration::ZERO).await
+                self.stop(&hosts).await
             }
-            None => Ok(()),
+            None => {
+                self.commanded = false;
+                Ok(())
+            }
         }
     }
 
@@ -279,7 +307,14 @@ impl Driver {
             Done::Launched(Err(error)) => {
                 self.happen(Event::LaunchFailed { explanation: chain(&error) }).await
             }
-            Done::MergeLaunched(Ok(placement)) => self.placed(placement),
+            Done::MergeLaunched(Ok(placement)) => {
+                self.placed(placement)?;
+                match self.job.status {
+                    // The request came while the backend was still placing the instance.
+                    Status::Stopping => self.stop(&[MERGE_HOST.to_owned()]).await,
+                    _ => Ok(()),
+                }
+            }
             Done::MergeLaunched(Err(error)) => {
                 self.happen(Event::MergeFailed { explanation: chain(&error) }).await
             }
@@ -288,12 +323,12 @@ impl Driver {
 
     fn placed(&mut self, placement: Placement) -> Result<(), EngineError> {
         let text = serde_json::to_string(&placement)
-            .map_err(|source| EngineError::Placement { job: self.job.name.clone(), source })?;
-        self.engine.store().add_placement(&self.job.name, &text)?;
+            .map_err(|source| EngineError::Placement { job: self.job.name.clone(), source });
         let known = vec![Presence::Alive; placement.supervisors.len()];
+        // First of all: whatever fails from here on, they are released.
         self.placed.push(Placed { placement, known });
         self.observe(self.placed.len() - 1);
-        Ok(())
+        Ok(self.engine.store().add_placement(&self.job.name, &text?)?)
     }
 
     /// Waits beside the loop for the next change in a placement; one that is all gone has none.
@@ -315,8 +350,7 @@ impl Driver {
                     self.deadline = Some(Instant::now() + self.plan.max_runtime);
                 }
                 Effect::Stop { hosts } => {
-                    let grace = self.plan.grace();
-                    self.stop(&hosts, grace).await?;
+                    self.stop(&hosts).await?;
                 }
                 Effect::Publish => self.publish(),
                 Effect::Merge => self.merge()?,
@@ -335,7 +369,8 @@ impl Driver {
         Ok(())
     }
 
-    async fn stop(&self, hosts: &[String], grace: Duration) -> Result<(), EngineError> {
+    async fn stop(&self, hosts: &[String]) -> Result<(), EngineError> {
+        let grace = self.grace;
         for placed in &self.placed {
             let stop = Stop { placement: &placed.placement, run: &self.run, hosts, grace };
             self.engine.backend.stop(&stop).await?;

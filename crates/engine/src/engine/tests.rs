@@ -8,7 +8,9 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::backend::conformance::job_plan;
 use crate::backend::fake::FakeBackend;
+use crate::backend::{Launch, Presence};
 use crate::job::Status;
+use crate::run::{Appender, Report};
 
 fn engine(folder: &Path) -> Engine {
     Engine::open(folder, Arc::new(FakeBackend::new())).unwrap()
@@ -102,4 +104,90 @@ async fn resume_of_what_is_not_there_or_was_changed_is_refused() {
     drive(engine.submit(submission(&["false"], folder.path())).await.unwrap()).await;
     let changed = engine.resume("conformance", "{\"other\":1}").await;
     assert!(matches!(changed, Err(EngineError::Changed { .. })));
+}
+
+/// A driver that was killed while it launched has supervisors and no placement.
+async fn launch_unseen(engine: &Engine, submission: Submission) -> Placement {
+    let driver = engine.submit(submission).await.unwrap();
+    let launch = Launch { run: driver.run().clone(), hosts: vec!["algo-1".into()] };
+    engine.backend.launch(&launch).await.unwrap()
+}
+
+#[tokio::test]
+async fn supervisors_whose_placement_was_never_stored_are_ended_by_the_next_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(folder.path());
+    for resumed in [false, true] {
+        let placement = launch_unseen(&engine, submission(&["sleep"], folder.path())).await;
+        let next = match resumed {
+            true => engine.resume("conformance", "{}").await.unwrap(),
+            false => Some(engine.submit(submission(&["true"], folder.path())).await.unwrap()),
+        };
+        let presence = engine.backend.observe(&placement, &[Presence::Alive]).await.unwrap();
+        assert_eq!((presence, next.is_some()), (vec![Presence::Gone], true), "resumed: {resumed}");
+    }
+}
+
+#[tokio::test]
+async fn a_job_whose_placement_can_not_be_stored_leaves_no_supervisor() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(folder.path());
+    let driver = engine.submit(submission(&["sleep"], folder.path())).await.unwrap();
+    // The row that placements refer to is gone, so they are refused.
+    engine.store().remove("conformance").unwrap();
+    let run = driver.run().clone();
+    let (_commands, mut obeyed) = mpsc::unbounded_channel();
+    let (notices, _shown) = mpsc::unbounded_channel();
+    driver.drive(&mut obeyed, notices).await.unwrap_err();
+    let supervisor = run.instance("algo-1").supervisor().unwrap().unwrap();
+    let placement = Placement { supervisors: vec![supervisor] };
+    let presence = engine.backend.observe(&placement, &[Presence::Alive]).await.unwrap();
+    assert_eq!(presence, [Presence::Gone]);
+}
+
+#[tokio::test]
+async fn a_stop_is_obeyed_though_whoever_asked_has_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let driver = engine(folder.path()).submit(submission(&["sleep"], folder.path())).await.unwrap();
+    let (commands, mut obeyed) = mpsc::unbounded_channel();
+    let (notices, _shown) = mpsc::unbounded_channel();
+    commands.send(Command::Stop).unwrap();
+    drop(commands);
+    assert_eq!(driver.drive(&mut obeyed, notices).await.unwrap().status, Status::Stopped);
+}
+
+#[tokio::test]
+async fn a_kill_before_the_instances_are_placed_gives_them_no_grace() {
+    let folder = tempfile::tempdir().unwrap();
+    let driver = engine(folder.path()).submit(submission(&["sleep"], folder.path())).await.unwrap();
+    let run = driver.run().clone();
+    let (commands, mut obeyed) = mpsc::unbounded_channel();
+    let (notices, _shown) = mpsc::unbounded_channel();
+    commands.send(Command::Kill).unwrap();
+    driver.drive(&mut obeyed, notices).await.unwrap();
+    assert_eq!(run.instance("algo-1").stop_request().unwrap().unwrap().grace, Duration::ZERO);
+}
+
+#[tokio::test]
+async fn reports_that_were_stored_already_are_not_taken_in_again_by_a_resume() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(folder.path());
+    let driver = engine.submit(submission(&["sleep"], folder.path())).await.unwrap();
+    let warning = |text: &str| Stamped { at: Timestamp(1), report: Report::Warning { text: text.into() } };
+    let mut reports = Appender::open(&driver.run().instance("algo-1").reports()).unwrap();
+    reports.append_all(&[warning("stored"), warning("late")]).unwrap();
+    let stored = Event::Reported { host: "algo-1".into(), report: warning("stored") };
+    engine.store().append("conformance", Timestamp(1), &stored).unwrap();
+    drop(driver);
+    let resumed = engine.resume("conformance", "{}").await.unwrap().unwrap();
+    assert_eq!(resumed.job().warnings, ["algo-1: stored", "algo-1: late"]);
+}
+
+#[tokio::test]
+async fn a_job_that_was_killed_before_its_run_directory_was_written_is_none_to_resume() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(folder.path());
+    engine.store().add("conformance", "{}", Timestamp(1)).unwrap();
+    let resumed = engine.resume("conformance", "{}").await;
+    assert!(matches!(resumed, Err(EngineError::Unknown { .. })));
 }

@@ -1,14 +1,15 @@
 //! What stays of a job that has ended: its plan, reports and logs, and what a resume needs.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
 use super::Engine;
 use crate::artifact::{index_path, remove_tree as remove};
+use crate::backend::Placement;
 use crate::job::{Job, Status};
-use crate::run::{InstanceDirectory, RunDirectory};
+use crate::run::{InstanceDirectory, RunDirectory, RunDirectoryError};
 
 /// Removes all of an ended job that nobody needs any more.
 ///
@@ -35,15 +36,36 @@ pub(super) fn after(engine: &Engine, job: &Job) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes every attempt of a job that is forgotten; the lock stays, for its holder.
-pub(super) fn remove_attempts(job_folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(job_folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            remove_tree(&path)?;
+/// The supervisors that were written down in the run directories of a job.
+pub(super) fn written_down(job_folder: &Path) -> Result<Placement, RunDirectoryError> {
+    let mut placement = Placement { supervisors: Vec::new() };
+    for attempt in folders(job_folder)? {
+        for instance in folders(&attempt.join("instances"))? {
+            placement.supervisors.extend(InstanceDirectory::open(&instance).supervisor()?);
         }
     }
-    Ok(())
+    Ok(placement)
+}
+
+/// The folders in a folder that need not be there.
+fn folders(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut folders = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            folders.push(path);
+        }
+    }
+    Ok(folders)
+}
+
+/// Removes every attempt of a job that is forgotten; the lock stays, for its holder.
+pub(super) fn remove_attempts(job_folder: &Path) -> io::Result<()> {
+    folders(job_folder)?.iter().try_for_each(|attempt| remove_tree(attempt))
 }
 
 /// Removes what an instance has handed back.

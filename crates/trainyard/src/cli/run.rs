@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use trainyard_engine::backend::Backend;
 use trainyard_engine::backend::local::LocalBackend;
-use trainyard_engine::engine::{Command, Driver, Engine, EngineError, Notice};
+use trainyard_engine::engine::{Command, Driver, Engine, EngineError};
 use trainyard_engine::prepare::prepare;
 
 use super::Places;
@@ -100,28 +100,27 @@ async fn drive(driver: Driver, form: Form) -> anyhow::Result<Exit> {
     let job = loop {
         tokio::select! {
             biased;
-            Some(notice) = shown.recv() => display.show(&notice)?,
-            text = asked.next() => display.remark(text)?,
+            Some(notice) = shown.recv() => display.show(&notice),
+            text = asked.next() => display.remark(text),
             job = &mut driven => break job.context("driving the job")??,
         }
     };
-    show_rest(&mut shown, &mut display)?;
+    while let Ok(notice) = shown.try_recv() {
+        display.show(&notice);
+    }
     let exit = Exit::of_job(&job);
-    display.finish(&job, &folder, exit)?;
+    display.finish(&job, &folder, exit).context("the job has ended, but can't be shown")?;
     Ok(exit)
 }
 
-fn show_rest(shown: &mut mpsc::UnboundedReceiver<Notice>, display: &mut Display) -> anyhow::Result<()> {
-    while let Ok(notice) = shown.try_recv() {
-        display.show(&notice)?;
-    }
-    Ok(())
-}
-
 /// Turns signals into commands: the first asks the job to stop, the second kills it.
+///
+/// A terminal that is closed (SIGHUP) asks too: nobody would look after the instances otherwise.
 struct Asked {
     interrupt: Signal,
     terminate: Signal,
+    /// `None` if whoever started this program wants it to outlive the terminal, as nohup does.
+    hang_up: Option<Signal>,
     commands: mpsc::UnboundedSender<Command>,
     count: u32,
 }
@@ -129,7 +128,8 @@ struct Asked {
 impl Asked {
     fn listen(commands: mpsc::UnboundedSender<Command>) -> std::io::Result<Self> {
         let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        Ok(Self { interrupt, terminate, commands, count: 0 })
+        let hang_up = if ignores_hang_up()? { None } else { Some(signal(SignalKind::hangup())?) };
+        Ok(Self { interrupt, terminate, hang_up, commands, count: 0 })
     }
 
     /// Waits for a signal, passes it on and says what will happen.
@@ -137,6 +137,7 @@ impl Asked {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            Some(_) = async { self.hang_up.as_mut()?.recv().await } => {}
         }
         self.count += 1;
         let (command, text) = match self.count {
@@ -147,4 +148,12 @@ impl Asked {
         let _ = self.commands.send(command);
         text
     }
+}
+
+/// Whether this program was started so that a closed terminal does not end it: `SigIgn` of proc(5),
+/// a mask in which SIGHUP has the lowest bit.
+fn ignores_hang_up() -> std::io::Result<bool> {
+    let status = fs_err::read_to_string("/proc/self/status")?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    Ok(mask.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & 1 == 1)))
 }

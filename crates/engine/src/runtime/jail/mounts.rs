@@ -98,13 +98,19 @@ pub(super) fn overlay(lower: &[impl AsRef<Path>], upper: &Path, work: &Path) -> 
     new_file_system("overlay", &options, MountAttrFlags::empty())
 }
 
-struct OpenFolder {
+/// A folder under a name without a colon or a comma.
+pub(super) struct OpenFolder {
     path: String,
     _open: OwnedFd,
 }
 
 impl OpenFolder {
-    fn open(path: &Path) -> io::Result<Self> {
+    /// The name, as long as this is kept.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
         let open = open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self { path: format!("/proc/self/fd/{}", open.as_raw_fd()), _open: open })
     }
@@ -132,6 +138,10 @@ fn make_target(target: &Path, folder: bool) -> io::Result<()> {
     }
     if let Some(parent) = target.parent() {
         fs::create_dir_all(parent)?;
+    }
+    // Such as /etc/resolv.conf of an image, which points to a service that does not run in it.
+    if fs::symlink_metadata(target).is_ok_and(|found| found.is_symlink()) {
+        fs::remove_file(target)?;
     }
     fs::File::create(target)?;
     fs::set_permissions(target, Permissions::from_mode(0o644))

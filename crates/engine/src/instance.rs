@@ -98,6 +98,11 @@ enum Broken {
     Log(#[source] io::Error),
     #[error("the processes of the instance can't be watched")]
     Watch(#[source] io::Error),
+    #[error(
+        "the layers of the image can't lie over each other here: the data folder must be on a file system \
+         that overlayfs can use, such as ext4, XFS, Btrfs or tmpfs (--data-dir)"
+    )]
+    Layers(#[source] StartError),
     #[error("the instance can't get a place of its own")]
     Jail(#[source] StartError),
 }
@@ -189,6 +194,7 @@ async fn train(
             log.finish(reports);
             Ok(Outcome::Failed { exit: Exit::Code(code), explanation })
         }
+        Trained::NotStarted(error @ StartError::Overlay { .. }) => Err(Broken::Layers(error)),
         Trained::NotStarted(error) => Err(Broken::Jail(error)),
     }
 }

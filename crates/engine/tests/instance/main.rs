@@ -6,6 +6,7 @@
 
 mod case;
 mod jail;
+mod layers;
 mod logs;
 mod program;
 mod staging;

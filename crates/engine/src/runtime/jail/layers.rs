@@ -1,5 +1,7 @@
 //! The root of a jail over the layers of an image: one overlay, whose changes go to the instance's disk.
 
+use std::ffi::CStr;
+use std::io;
 use std::path::Path;
 
 use fs_err as fs;
@@ -21,9 +23,9 @@ pub(super) fn assemble(
     changes: &Changes,
     place: &Path,
 ) -> Result<(), SetupError> {
-    let mounted = || -> std::io::Result<()> {
-        let lower: Vec<_> =
-            lower.iter().map(|folder| OpenFolder::open(folder.as_ref())).collect::<std::io::Result<_>>()?;
+    let open = |path: &Path| OpenFolder::open(path).map_err(at("open a layer of the image,", path));
+    let lower = lower.iter().map(|folder| open(folder.as_ref())).collect::<Result<Vec<_>, _>>()?;
+    let mounted = || -> io::Result<()> {
         let lower_paths: Vec<&str> = lower.iter().map(OpenFolder::path).collect();
         let (upper, work) = (OpenFolder::open(&changes.upper)?, OpenFolder::open(&changes.work)?);
         let options = format!(
@@ -32,8 +34,7 @@ pub(super) fn assemble(
             upper.path(),
             work.path()
         );
-        let options =
-            std::ffi::CStr::from_bytes_with_nul(options.as_bytes()).map_err(std::io::Error::other)?;
+        let options = CStr::from_bytes_with_nul(options.as_bytes()).map_err(io::Error::other)?;
         Ok(mount("overlay", place, "overlay", MountFlags::empty(), options)?)
     };
     mounted().map_err(|source| SetupError::Overlay { target: "/".into(), source })?;

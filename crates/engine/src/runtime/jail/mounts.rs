@@ -134,15 +134,30 @@ fn make_target(target: &Path, folder: bool) -> io::Result<()> {
         return Ok(());
     }
     if folder {
-        return fs::create_dir_all(target);
+        return make_folders(target);
     }
     if let Some(parent) = target.parent() {
-        fs::create_dir_all(parent)?;
+        make_folders(parent)?;
     }
-    // Such as /etc/resolv.conf of an image, which points to a service that does not run in it.
-    if fs::symlink_metadata(target).is_ok_and(|found| found.is_symlink()) {
-        fs::remove_file(target)?;
-    }
+    remove_dead_link(target)?;
     fs::File::create(target)?;
     fs::set_permissions(target, Permissions::from_mode(0o644))
+}
+
+fn make_folders(path: &Path) -> io::Result<()> {
+    let mut ancestors: Vec<_> = path.ancestors().take_while(|folder| fs::metadata(folder).is_err()).collect();
+    while let Some(folder) = ancestors.pop() {
+        remove_dead_link(folder)?;
+        fs::create_dir(folder)?;
+    }
+    Ok(())
+}
+
+/// An image may have a link to what is only there when it is set up in another way, such as
+/// `/etc/resolv.conf` to the file of a service.
+fn remove_dead_link(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() => fs::remove_file(path),
+        Ok(_) | Err(_) => Ok(()),
+    }
 }

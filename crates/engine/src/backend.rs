@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::run::RunDirectory;
+use crate::run::{InstanceDirectory, RunDirectory};
 use crate::spec::Capabilities;
 
 pub mod conformance;
@@ -43,6 +43,25 @@ pub trait Backend: Send + Sync {
     /// Frees all that a placement holds, and kills what still runs. Doing it twice is no error, nor
     /// is it after half a launch.
     async fn release(&self, placement: &Placement) -> Result<(), BackendError>;
+}
+
+/// Starts a supervisor for each host in turn; when one can't be started, those before it are released.
+async fn launch_all(
+    backend: &dyn Backend,
+    launch: &Launch,
+    start: impl Fn(&str, InstanceDirectory) -> Result<Supervisor, BackendError> + Send + Sync,
+) -> Result<Placement, BackendError> {
+    let mut placement = Placement { supervisors: Vec::new() };
+    for host in &launch.hosts {
+        match start(host, launch.run.instance(host)) {
+            Ok(supervisor) => placement.supervisors.push(supervisor),
+            Err(error) => {
+                backend.release(&placement).await?;
+                return Err(error);
+            }
+        }
+    }
+    Ok(placement)
 }
 
 /// What to launch.

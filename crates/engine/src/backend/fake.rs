@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use super::{Backend, BackendError, Launch, Placement, Presence, Stop, Supervisor};
+use super::{Backend, BackendError, Launch, Placement, Presence, Stop, Supervisor, launch_all};
 use crate::run::{
     Appender, Exit, InstanceDirectory, Outcome, Parts, Report, Stamped, StopRequest, Timestamp,
 };
@@ -83,17 +83,7 @@ impl Backend for FakeBackend {
     }
 
     async fn launch(&self, launch: &Launch) -> Result<Placement, BackendError> {
-        let mut placement = Placement { supervisors: Vec::new() };
-        for host in &launch.hosts {
-            match self.start(host, launch.run.instance(host)) {
-                Ok(supervisor) => placement.supervisors.push(supervisor),
-                Err(error) => {
-                    self.release(&placement).await?;
-                    return Err(error);
-                }
-            }
-        }
-        Ok(placement)
+        launch_all(self, launch, |host, directory| self.start(host, directory)).await
     }
 
     async fn observe(

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use fs_err as fs;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
-use super::{Backend, BackendError, Launch, Placement, Presence, Stop, Supervisor};
+use super::{Backend, BackendError, Launch, Placement, Presence, Stop, Supervisor, launch_all};
 use crate::run::InstanceDirectory;
 use crate::spec::Capabilities;
 
@@ -58,17 +58,7 @@ impl Backend for LocalBackend {
     }
 
     async fn launch(&self, launch: &Launch) -> Result<Placement, BackendError> {
-        let mut placement = Placement { supervisors: Vec::new() };
-        for host in &launch.hosts {
-            match self.start(host, &launch.run.instance(host)) {
-                Ok(supervisor) => placement.supervisors.push(supervisor),
-                Err(error) => {
-                    self.release(&placement).await?;
-                    return Err(error);
-                }
-            }
-        }
-        Ok(placement)
+        launch_all(self, launch, |host, directory| self.start(host, &directory)).await
     }
 
     async fn observe(

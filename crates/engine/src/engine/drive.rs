@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::{Attempt, Engine, EngineError, publish, tidy};
-use crate::backend::{Backend, BackendError, Launch, Placement, Presence, Stop};
+use crate::backend::{BackendError, Launch, Placement, Presence, Stop};
 use crate::explain::chain;
 use crate::job::{Effect, Event, Job, MERGE_HOST};
 use crate::plan::JobPlan;
@@ -58,6 +58,8 @@ pub struct Driver {
     placed: Vec<Placed>,
     deadline: Option<Instant>,
     work: JoinSet<Done>,
+    /// One for each placement with supervisors that may still change: its index and what is seen.
+    observations: JoinSet<(usize, Result<Vec<Presence>, BackendError>)>,
     notices: Option<mpsc::UnboundedSender<Notice>>,
     effects: Vec<Effect>,
 }
@@ -79,7 +81,7 @@ enum Done {
 enum Woken {
     Command(Option<Command>),
     News(io::Result<Vec<News>>),
-    Presence(usize, Result<Vec<Presence>, BackendError>),
+    Presence(Result<(usize, Result<Vec<Presence>, BackendError>), tokio::task::JoinError>),
     Done(Result<Done, tokio::task::JoinError>),
     Deadline,
 }
@@ -104,6 +106,7 @@ impl Driver {
             placed: Vec::new(),
             deadline: None,
             work: JoinSet::new(),
+            observations: JoinSet::new(),
             notices: None,
             effects,
         })
@@ -150,7 +153,10 @@ impl Driver {
             match self.wait(commands).await {
                 Woken::Command(command) => self.obey(command).await?,
                 Woken::News(news) => self.take_in(news?).await?,
-                Woken::Presence(index, presence) => self.presence_changed(index, presence?).await?,
+                Woken::Presence(observed) => {
+                    let (index, presence) = observed.map_err(io::Error::other)?;
+                    self.presence_changed(index, presence?).await?;
+                }
                 Woken::Done(done) => self.work_done(done).await?,
                 Woken::Deadline => {
                     self.deadline = None;
@@ -165,9 +171,7 @@ impl Driver {
         tokio::select! {
             command = commands.recv(), if !commands.is_closed() => Woken::Command(command),
             news = self.watch.next() => Woken::News(news),
-            (index, presence) = first_change(&*self.engine.backend, &self.placed) => {
-                Woken::Presence(index, presence)
-            }
+            Some(observed) = self.observations.join_next() => Woken::Presence(observed),
             Some(done) = self.work.join_next() => Woken::Done(done),
             () = sleep_until(deadline) => Woken::Deadline,
         }
@@ -242,6 +246,7 @@ impl Driver {
             .map(|(host, _)| host)
             .collect();
         placed.known = presence;
+        self.observe(index);
         // Whatever a supervisor wrote before it went is there now.
         let news = self.watch.read_all()?;
         self.take_in(news).await?;
@@ -287,7 +292,18 @@ impl Driver {
         self.engine.store().add_placement(&self.job.name, &text)?;
         let known = vec![Presence::Alive; placement.supervisors.len()];
         self.placed.push(Placed { placement, known });
+        self.observe(self.placed.len() - 1);
         Ok(())
+    }
+
+    /// Waits beside the loop for the next change in a placement; one that is all gone has none.
+    fn observe(&mut self, index: usize) {
+        let Placed { placement, known } = &self.placed[index];
+        if known.iter().all(|presence| *presence == Presence::Gone) {
+            return;
+        }
+        let (backend, placement, known) = (self.engine.backend.clone(), placement.clone(), known.clone());
+        self.observations.spawn(async move { (index, backend.observe(&placement, &known).await) });
     }
 
     /// Carries out all effects so far; what takes long becomes work beside the loop.
@@ -363,21 +379,6 @@ impl Driver {
             let _ = notices.send(notice);
         }
     }
-}
-
-/// Waits for the first placement in which a supervisor's presence changes.
-async fn first_change(
-    backend: &dyn Backend,
-    placed: &[Placed],
-) -> (usize, Result<Vec<Presence>, BackendError>) {
-    let observations = placed.iter().enumerate().map(|(index, placed)| {
-        Box::pin(async move { (index, backend.observe(&placed.placement, &placed.known).await) })
-    });
-    let observations: Vec<_> = observations.collect();
-    if observations.is_empty() {
-        return std::future::pending().await;
-    }
-    futures_util::future::select_all(observations).await.0
 }
 
 async fn sleep_until(deadline: Option<Instant>) {

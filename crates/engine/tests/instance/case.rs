@@ -178,11 +178,17 @@ fn give(path: &Path) {
     }
 }
 
-/// The example, at a place where every user finds it.
-fn program(folder: &Path) -> PathBuf {
+/// The example as it was built.
+pub(crate) fn supervisor() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let built = own.ancestors().nth(2).unwrap().join("examples/supervise");
     assert!(built.exists(), "build the examples first: cargo build --examples");
+    built
+}
+
+/// The example, at a place where every user finds it.
+fn program(folder: &Path) -> PathBuf {
+    let built = supervisor();
     let copy = folder.join("supervise");
     if !copy.exists() && fs::hard_link(&built, &copy).is_err() {
         fs::copy(&built, &copy).unwrap();

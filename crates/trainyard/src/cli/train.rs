@@ -78,6 +78,16 @@ impl Pace {
     }
 }
 
+/// What was done, for the log; the report file beside the part has it all.
 fn summary(report: &TrainReport) -> String {
-    serde_json::to_string(report).unwrap_or_default()
+    let rows = format!("rows {}..{}", report.first_row, report.first_row + report.rows);
+    let matrix = format!("{} x {}", report.matrix_rows, report.matrix_columns);
+    let mut text = format!("{rows} of {matrix}: {} pairs in {:.2} s", report.pairs, report.seconds);
+    if report.zero_rows.count > 0 {
+        text = format!(
+            "{text}\nwarning: {} rows are zero and score 0 with every row; the first are {:?}",
+            report.zero_rows.count, report.zero_rows.first
+        );
+    }
+    text
 }

@@ -9,6 +9,7 @@ use trainyard_engine::run::{LogLine, Outcome, Report, Stamped};
 
 use crate::exit::Exit;
 
+pub(crate) mod fetching;
 mod json;
 mod live;
 

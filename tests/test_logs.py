@@ -54,10 +54,10 @@ def test_a_very_long_line_loses_nothing(yard):
 def test_a_line_is_shown_within_a_second(yard):
     gate = yard.file("gate")
     program = yard.python(f"""
-import time
+import threading, time
 print(time.time(), flush=True)
 while not open({str(gate)!r}).read():
-    time.sleep(0.05)
+    threading.Event().wait(0.05)
 """)
     running = yard.start(yard.job(program))
     event, _ = running.wait_for(lambda event: event["event"] == "log", "a line")

@@ -105,13 +105,6 @@ def test_no_uri_leads_out_of_its_bucket(yard, train, key):
     assert ended.of_kind("log") == []
 
 
-def test_an_image_that_can_not_be_run_yet_is_refused_with_what_would_work(yard):
-    error = yard.refused(yard.job("111122223333.dkr.ecr.eu-west-1.amazonaws.com/rows:1"))
-    assert "host:" in error
-    assert "--image" in error
-    assert "trainyard/allpairs" in error
-
-
 def test_an_image_of_a_job_file_can_be_mapped_to_a_program(yard):
     program = yard.sh("exit 0")
     image = "111122223333.dkr.ecr.eu-west-1.amazonaws.com/rows:1"

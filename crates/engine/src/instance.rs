@@ -16,9 +16,8 @@ use crate::run::{
     Appender, Exit, InstanceDirectory, LogLine, Outcome, Parts, RunDirectory, RunDirectoryError, Stream,
     Timestamp,
 };
-use crate::runtime::jail::Mount;
 use crate::runtime::jail::start::StartError;
-use crate::runtime::{self, Shield};
+use crate::runtime::{self, Places, Shield};
 
 mod collect;
 mod elsewhere;
@@ -99,6 +98,11 @@ enum Broken {
     Log(#[source] io::Error),
     #[error("the processes of the instance can't be watched")]
     Watch(#[source] io::Error),
+    #[error(
+        "the layers of the image can't lie over each other here: the data folder must be on a file system \
+         that overlayfs can use, such as ext4, XFS, Btrfs or tmpfs (--data-dir)"
+    )]
+    Layers(#[source] StartError),
     #[error("the instance can't get a place of its own")]
     Jail(#[source] StartError),
 }
@@ -124,13 +128,13 @@ async fn carry_out(
     let stop = &Stop::watch(directory, plan.grace).map_err(Broken::Stop)?;
     let scratch = &Scratch::new(directory.scratch());
     let scene = Scene { plan, run, scratch, self_program, shield, stop };
-    let mounts = match stage::stage(&scene, reports).await {
-        Ok(mounts) => mounts,
+    let places = match stage::stage(&scene, reports).await {
+        Ok(places) => places,
         Err(error) => return Ok((not_staged(&error), Parts::default())),
     };
     let appender = Appender::open(&directory.log()).map_err(Broken::Log)?;
     let mut log = Log::new(appender, Metrics::new(&plan.metrics, reports));
-    let outcome = train(&scene, mounts, &mut log, reports).await?;
+    let outcome = train(&scene, places, &mut log, reports).await?;
     match collect::collect(&scene, directory, reports).await {
         Ok(parts) => {
             if outcome == Outcome::Completed {
@@ -163,18 +167,20 @@ fn not_staged(error: &StageError) -> Outcome {
 /// Runs `train`, with copies of the channels where overlays of them are refused.
 async fn train(
     scene: &Scene<'_>,
-    mounts: Vec<Mount>,
+    places: Places,
     log: &mut Log,
     reports: &mut Reports,
 ) -> Result<Outcome, Broken> {
-    let jail = runtime::jail(scene.plan, scene.shield, mounts);
+    let jail = runtime::jail(scene.plan, scene.shield, places);
     let mut trained = train::train(scene, &jail, log, reports).await.map_err(Broken::Watch)?;
-    if let Trained::NotStarted(StartError::Overlay { .. }) = trained {
-        let mounts = match stage::stage_copies(scene, reports).await {
-            Ok(mounts) => mounts,
+    if let Trained::NotStarted(StartError::Overlay { target, .. }) = &trained
+        && target != Path::new("/")
+    {
+        let places = match stage::stage_copies(scene, reports).await {
+            Ok(places) => places,
             Err(error) => return Ok(not_staged(&error)),
         };
-        let jail = runtime::jail(scene.plan, scene.shield, mounts);
+        let jail = runtime::jail(scene.plan, scene.shield, places);
         trained = train::train(scene, &jail, log, reports).await.map_err(Broken::Watch)?;
     }
     match trained {
@@ -188,6 +194,7 @@ async fn train(
             log.finish(reports);
             Ok(Outcome::Failed { exit: Exit::Code(code), explanation })
         }
+        Trained::NotStarted(error @ StartError::Overlay { .. }) => Err(Broken::Layers(error)),
         Trained::NotStarted(error) => Err(Broken::Jail(error)),
     }
 }

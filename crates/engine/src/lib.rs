@@ -9,6 +9,7 @@ pub mod artifact;
 pub mod backend;
 pub mod engine;
 mod explain;
+pub mod image;
 pub mod instance;
 pub mod job;
 pub mod plan;

@@ -106,6 +106,26 @@ pub enum RuntimePlan {
         /// Where the program starts.
         working_directory: PathBuf,
     },
+    /// A program of a container image, in the same namespaces over the image's layers.
+    Oci {
+        /// The unpacked layers, the top-most first.
+        layers: Vec<PathBuf>,
+        /// As whom the program runs, where the instance has more than one user id.
+        user: Identity,
+        /// Where the program starts; made if it is not there.
+        working_directory: PathBuf,
+    },
+}
+
+/// A user inside an instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
 }
 
 /// A file or folder of the machine that an instance sees, read-only.

@@ -11,12 +11,17 @@ use indexmap::IndexMap;
 use rustix::fs::{Access, access};
 
 use crate::engine::Submission;
+use crate::image::UnpackedImage;
 use crate::plan::{FileKind, Image, ImageError, Listing, PlanError, Surroundings, manifests, plan};
 use crate::spec::{
     Capabilities, ChannelSource, ChannelSpec, TrainingJobSpec, Unsupported, Violations, unsupported,
 };
 use crate::storage::{Buckets, StorageError};
 use crate::wire::CreateTrainingJobRequest;
+
+mod container;
+
+pub use container::{ContainerError, ImageProgress, ImageSource};
 
 /// What this machine has and how it is set up.
 #[derive(Clone, Debug)]
@@ -31,6 +36,8 @@ pub struct Machine {
     pub buckets: Buckets,
     /// Image names that stand for other ones.
     pub images: BTreeMap<String, String>,
+    /// Where container images come from.
+    pub image_source: ImageSource,
     /// Between SIGTERM and SIGKILL, if somebody asked for another time than the job's.
     pub grace: Option<Duration>,
 }
@@ -52,6 +59,9 @@ pub enum PrepareError {
     /// Its image can't be run here.
     #[error(transparent)]
     Image(#[from] ImageError),
+    /// Its container image can't be run here.
+    #[error(transparent)]
+    Container(#[from] ContainerError),
     /// A channel's objects can't be listed.
     #[error("channel {channel}")]
     Channel {
@@ -85,38 +95,60 @@ fn list(refused: &[Unsupported]) -> String {
     refused.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Checks a request against the API and this machine, and plans it.
-pub fn prepare(
+/// A job that can be submitted.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The job.
+    pub submission: Submission,
+    /// Its container image, if it has one: as long as this is kept, nobody removes it.
+    pub image: Option<UnpackedImage>,
+}
+
+/// Checks a request against the API and this machine, brings its image here, and plans it.
+///
+/// `progress` is told how far the image is.
+pub async fn prepare(
     request: CreateTrainingJobRequest,
     machine: &Machine,
     capabilities: &Capabilities,
-) -> Result<Submission, PrepareError> {
+    progress: ImageProgress,
+) -> Result<Prepared, PrepareError> {
     let text = serde_json::to_string(&request)?;
     let spec = TrainingJobSpec::try_from(request)?;
     let refused = unsupported(&spec, capabilities);
     if !refused.is_empty() {
         return Err(PrepareError::Unsupported(refused));
     }
-    let surroundings = surroundings(&spec, machine)?;
-    let plan = plan(&spec, &surroundings)?;
-    Ok(Submission { request: text, plan, manifests: manifests(&spec, &surroundings) })
-}
-
-fn surroundings(spec: &TrainingJobSpec, machine: &Machine) -> Result<Surroundings, PrepareError> {
     let name = machine.images.get(&spec.algorithm.image).unwrap_or(&spec.algorithm.image);
-    let output = machine.buckets.locate(&spec.output.uri).map_err(PrepareError::Output)?.path();
-    check_writable(&spec.output.uri.to_string(), &output)?;
-    Ok(Surroundings {
-        image: Image::resolve(name, &machine.program, file_kind)?,
+    let of_machine = Image::resolve(name, &machine.program, file_kind)?;
+    let output_folder = machine.buckets.locate(&spec.output.uri).map_err(PrepareError::Output)?.path();
+    check_writable(&spec.output.uri.to_string(), &output_folder)?;
+    let listings = spec.channels.iter().map(|channel| listing(channel, machine)).collect::<Result<_, _>>()?;
+    // Last, for it may take long.
+    let (image, unpacked) = match of_machine {
+        Some(image) => (image, None),
+        None => {
+            let (image, unpacked) = machine.image_source.obtain(name, progress).await?;
+            (image, Some(unpacked))
+        }
+    };
+    let surroundings = Surroundings {
+        image,
         program: machine.program.clone(),
         base_environment: machine.base_environment.clone(),
         region: machine.region.clone(),
         account: ACCOUNT.to_owned(),
         network_interface: NETWORK_INTERFACE.to_owned(),
-        output_folder: output,
+        output_folder,
         grace: machine.grace,
-        listings: spec.channels.iter().map(|channel| listing(channel, machine)).collect::<Result<_, _>>()?,
-    })
+        listings,
+    };
+    let plan = plan(&spec, &surroundings)?;
+    if let (Some(image), Some(first)) = (&unpacked, plan.instances.first()) {
+        container::check_program(name, image, first)?;
+    }
+    let submission = Submission { request: text, plan, manifests: manifests(&spec, &surroundings) };
+    Ok(Prepared { submission, image: unpacked })
 }
 
 fn file_kind(path: &Path) -> FileKind {

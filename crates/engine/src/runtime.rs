@@ -1,17 +1,19 @@
 //! How a supervisor starts one `train`: each runtime is a recipe for a [`jail`].
 //!
-//! The Host runtime shows the machine's own file system below the instance's tree. Another runtime
-//! differs only in what lies below, see [`jail::Root`].
+//! The Host runtime shows the machine's own file system below the instance's tree, the Oci runtime the
+//! layers of a container image. They differ only in what lies below, see [`jail::Root`].
+
+use std::path::PathBuf;
 
 use rustix::system::sysinfo;
 
-use crate::plan::{InstancePlan, RuntimePlan};
+use crate::plan::{Exposed, Identity, InstancePlan, RuntimePlan};
 
 pub(crate) mod jail;
 
 pub use jail::init::instance_init;
 
-use jail::{Jail, Mount, Program, Root};
+use jail::{Changes, Jail, Mount, Program, Root, RunAs};
 
 /// What stands between an instance and the machine's file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,25 +25,52 @@ pub enum Shield {
     ReadOnly,
 }
 
+/// The places of the machine that an instance has for itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Places {
+    /// What the instance sees as `/opt/ml`.
+    pub(crate) ml: PathBuf,
+    /// Where changes of an image go.
+    pub(crate) changes: Changes,
+    /// All that is shown in the instance.
+    pub(crate) mounts: Vec<Mount>,
+}
+
 /// The jail in which a plan's `train` runs.
-///
-/// `mounts` are the places that the instance has for itself.
-pub(crate) fn jail(plan: &InstancePlan, shield: Shield, mounts: Vec<Mount>) -> Jail {
-    let RuntimePlan::Host { exposed, working_directory } = &plan.runtime;
-    let shown = exposed
-        .iter()
-        .map(|exposed| Mount::ReadOnly { source: exposed.source.clone(), target: exposed.target.clone() });
+pub(crate) fn jail(plan: &InstancePlan, shield: Shield, places: Places) -> Jail {
+    let Places { ml, changes, mut mounts } = places;
+    let (root, run_as, working_directory) = match &plan.runtime {
+        RuntimePlan::Host { exposed, working_directory } => {
+            mounts.extend(exposed.iter().map(shown));
+            (Root::Machine { overlay: shield == Shield::Overlay }, None, working_directory)
+        }
+        RuntimePlan::Oci { layers, user, working_directory } => {
+            let root = Root::Layers { lower: layers.clone(), changes };
+            (root, run_as(user, ml), working_directory)
+        }
+    };
     Jail {
-        root: Root::Machine { overlay: shield == Shield::Overlay },
+        root,
         hostname: plan.host.clone(),
-        mounts: mounts.into_iter().chain(shown).collect(),
+        mounts,
         shm_size: plan.shm_size.unwrap_or_else(half_of_memory),
         program: Program {
             command: plan.command.clone(),
             environment: plan.environment.clone(),
             working_directory: working_directory.clone(),
+            run_as,
         },
     }
+}
+
+fn shown(exposed: &Exposed) -> Mount {
+    Mount::ReadOnly { source: exposed.source.clone(), target: exposed.target.clone() }
+}
+
+/// Root needs no other identity, only the groups that its image gives it.
+fn run_as(user: &Identity, ml: PathBuf) -> Option<RunAs> {
+    let root = Identity { uid: 0, gid: 0, groups: Vec::new() };
+    (*user != root).then(|| RunAs { user: user.clone(), owns: ml })
 }
 
 fn half_of_memory() -> u64 {

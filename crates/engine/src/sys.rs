@@ -2,15 +2,18 @@
 
 #![expect(
     unsafe_code,
-    reason = "fork, unshare, mount_setattr, kill and close_range have no safe interface, and tokio wants its callers to vouch for descriptors"
+    reason = "fork, pre_exec, unshare, mount_setattr, kill and close_range have no safe interface, and tokio wants its callers to vouch for descriptors"
 )]
 
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
+use rustix::fs::{Gid, Uid};
 use rustix::process::Pid;
-use rustix::thread::UnshareFlags;
+use rustix::thread::{UnshareFlags, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -70,6 +73,19 @@ pub(crate) fn make_read_only(mount: BorrowedFd<'_>) -> io::Result<()> {
 pub(crate) fn signal_all(signal: libc::c_int) {
     // SAFETY: sending a signal touches no memory of this process.
     unsafe { libc::kill(-1, signal) };
+}
+
+/// Makes a program run as another user, without what user id 0 may do.
+pub(crate) fn run_as(command: &mut Command, uid: Uid, gid: Gid, groups: Vec<Gid>) {
+    let change = move || -> io::Result<()> {
+        set_thread_groups(&groups)?;
+        set_thread_res_gid(gid, gid, gid)?;
+        set_thread_res_uid(uid, uid, uid)?;
+        Ok(())
+    };
+    // SAFETY: after the fork the closure does nothing but three system calls. They change one thread,
+    // and the new process has no other.
+    unsafe { command.pre_exec(change) };
 }
 
 /// Closes what was inherited beyond standard input, output and error.

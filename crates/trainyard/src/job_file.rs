@@ -35,7 +35,7 @@ fn text_and_folder(path: &Path) -> anyhow::Result<(String, PathBuf)> {
     Ok((fs_err::read_to_string(path)?, folder))
 }
 
-/// Relative `file://` URIs and `host:` programs are meant from the job file's own folder.
+/// Relative `file://` URIs, `host:` programs and archives of images are meant from the job file's own folder.
 fn make_absolute(request: &mut CreateTrainingJobRequest, folder: &Path) {
     if let Some(image) =
         request.algorithm_specification.as_mut().and_then(|spec| spec.training_image.as_mut())
@@ -55,14 +55,17 @@ fn make_absolute(request: &mut CreateTrainingJobRequest, folder: &Path) {
     }
 }
 
-/// `host:./train` from a folder.
+/// `host:./train` or `docker-archive:fit.tar` from a folder.
 pub(crate) fn absolute_image(image: &str, folder: &Path) -> String {
-    match image.strip_prefix("host:") {
-        Some(path) if !path.is_empty() && !path.starts_with('/') => {
-            format!("host:{}", plain(&folder.join(path)))
+    for form in ["host:", "docker-archive:", "oci-archive:", "oci:"] {
+        if let Some(path) = image.strip_prefix(form)
+            && !path.is_empty()
+            && !path.starts_with('/')
+        {
+            return [form, &plain(&folder.join(path))].concat();
         }
-        _ => image.to_owned(),
     }
+    image.to_owned()
 }
 
 /// `file://./data/` or `file://data/` from a folder.
@@ -111,6 +114,9 @@ mod tests {
         }
         assert_eq!(absolute_image("host:./train", folder), "host:/jobs/digits/train");
         assert_eq!(absolute_image("host:/srv/train", folder), "host:/srv/train");
+        assert_eq!(absolute_image("oci:../fit:2", folder), "oci:/jobs/fit:2");
+        assert_eq!(absolute_image("docker-archive:fit.tar", folder), "docker-archive:/jobs/digits/fit.tar");
+        assert_eq!(absolute_image("team/fit:1", folder), "team/fit:1");
         assert_eq!(absolute_image("trainyard/allpairs", folder), "trainyard/allpairs");
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use indexmap::IndexMap;
-use trainyard_engine::prepare::Machine;
+use trainyard_engine::prepare::{ImageSource, Machine};
 use trainyard_engine::storage::Buckets;
 
 /// Where SageMaker's own examples run; only programs that ask for the region see it.
@@ -42,6 +42,7 @@ pub(crate) fn machine(data: &Path, given: &Given) -> anyhow::Result<Machine> {
         region: env::var("AWS_REGION").unwrap_or_else(|_| DEFAULT_REGION.to_owned()),
         buckets: Buckets::new(named, data.join("s3")),
         images,
+        image_source: ImageSource { store: data.join("images"), docker_config: docker_config() },
         grace: given.grace,
     })
 }
@@ -56,6 +57,13 @@ fn base_environment() -> IndexMap<String, String> {
     let language = env::var("LANG").unwrap_or_else(|_| "C.UTF-8".to_owned());
     environment.insert("LANG".to_owned(), language);
     environment
+}
+
+/// Where `docker login` keeps what it was told.
+fn docker_config() -> Option<PathBuf> {
+    let given = env::var_os("DOCKER_CONFIG").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let folder = given.or_else(|| env::home_dir().map(|home| home.join(".docker")));
+    folder.map(|folder| folder.join("config.json"))
 }
 
 /// The data folder: what was asked for, else the user's own (XDG Base Directory Specification).

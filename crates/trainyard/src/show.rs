@@ -10,6 +10,7 @@ use trainyard_engine::run::{LogLine, Outcome, Report, Stamped, Tail};
 
 use crate::exit::Exit;
 
+pub(crate) mod fetching;
 mod json;
 mod live;
 

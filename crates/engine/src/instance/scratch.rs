@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
-use crate::plan::InstancePlan;
-use crate::runtime::jail::Mount;
+use crate::plan::{InstancePlan, RuntimePlan};
+use crate::runtime::Places;
+use crate::runtime::jail::{Changes, Mount};
 
 /// Folders below `/opt/ml` that are there when `train` starts.
 const FOLDERS: [&str; 7] = [
@@ -77,19 +78,30 @@ impl Scratch {
         }
         fs::create_dir(self.tmp())?;
         fs::set_permissions(self.tmp(), Permissions::from_mode(0o1777))?;
+        if let RuntimePlan::Oci { .. } = plan.runtime {
+            fs::create_dir_all(self.changes().upper)?;
+            fs::create_dir_all(self.changes().work)?;
+        }
         fs::write(self.root.join("hosts"), hosts(plan))?;
         fs::write(self.root.join("hostname"), format!("{}\n", plan.host))
     }
 
+    /// Where what an instance changes in its image goes.
+    fn changes(&self) -> Changes {
+        let folder = self.root.join("image");
+        Changes { upper: folder.join("changes"), work: folder.join("work") }
+    }
+
     /// The places that the instance has for itself.
-    pub(crate) fn mounts(&self) -> Vec<Mount> {
+    pub(crate) fn places(&self) -> Places {
         let own = |source: PathBuf, target: &str| Mount::Writable { source, target: target.into() };
-        vec![
+        let mounts = vec![
             own(self.ml(), "/opt/ml"),
             own(self.tmp(), "/tmp"),
             own(self.root.join("hosts"), "/etc/hosts"),
             own(self.root.join("hostname"), "/etc/hostname"),
-        ]
+        ];
+        Places { ml: self.ml(), changes: self.changes(), mounts }
     }
 
     /// Shows the channels of all bases below the folder of the channels, so that the instance can

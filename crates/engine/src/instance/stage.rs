@@ -19,7 +19,7 @@ use super::reports::{PROGRESS_INTERVAL, Reports};
 use crate::artifact::{RemoveError, remove_tree};
 use crate::plan::{ChannelPlan, InstancePlan};
 use crate::run::{Report, RunDirectory};
-use crate::runtime::jail::Mount;
+use crate::runtime::Places;
 
 /// Why an instance is not ready to train.
 #[derive(Debug, thiserror::Error)]
@@ -46,8 +46,8 @@ pub(crate) enum StageError {
     Broken(#[from] JoinError),
 }
 
-/// Makes everything ready for `train` and returns the mounts that show it.
-pub(crate) async fn stage(scene: &Scene<'_>, reports: &mut Reports) -> Result<Vec<Mount>, StageError> {
+/// Makes everything ready for `train` and returns the places that show it.
+pub(crate) async fn stage(scene: &Scene<'_>, reports: &mut Reports) -> Result<Places, StageError> {
     let Scene { plan, run, scratch, .. } = scene;
     reports.tell(Report::Staging { objects: 0, bytes: 0 });
     scratch.build(plan, &run.manifests())?;
@@ -59,27 +59,27 @@ pub(crate) async fn stage(scene: &Scene<'_>, reports: &mut Reports) -> Result<Ve
         stager.make(&base, channel).await?;
         bases.push(base.folder);
     }
-    let mut mounts = scratch.mounts();
+    let mut places = scratch.places();
     if !bases.is_empty() {
-        mounts.push(scratch.overlay(bases)?);
+        places.mounts.push(scratch.overlay(bases)?);
     }
     if scene.stop.kill_at().is_some() {
         return Err(StageError::Stopped);
     }
     reports.tell(staging(&progress));
-    Ok(mounts)
+    Ok(places)
 }
 
-/// Gives the instance copies of its own where the kernel refuses overlays, and returns the mounts
-/// that are left.
-pub(crate) async fn stage_copies(scene: &Scene<'_>, reports: &mut Reports) -> Result<Vec<Mount>, StageError> {
+/// Gives the instance copies of its own where the kernel refuses overlays, and returns the
+/// places that are left.
+pub(crate) async fn stage_copies(scene: &Scene<'_>, reports: &mut Reports) -> Result<Places, StageError> {
     let progress = Arc::new(Progress::default());
     for channel in &scene.plan.channels {
         let folder = scene.scratch.channel(&channel.name);
         let mut stager = Stager { scene, reports, progress: &progress };
         stager.put(channel, folder, Links::Never).await?;
     }
-    Ok(scene.scratch.mounts())
+    Ok(scene.scratch.places())
 }
 
 /// Where the bases are that only one host uses.

@@ -224,11 +224,7 @@ fn address(rank: usize, name: &str) -> HostAddress {
 
 /// What `train` finds in its environment; what the request sets wins.
 fn environment(spec: &TrainingJobSpec, surroundings: &Surroundings, host: &str) -> IndexMap<String, String> {
-    let mut environment = surroundings.base_environment.clone();
-    if let Some(folder) = surroundings.image.path_folder() {
-        let path = environment.entry("PATH".to_owned()).or_default();
-        *path = [folder.to_string_lossy().into_owned(), std::mem::take(path)].join(":");
-    }
+    let mut environment = surroundings.image.environment(&surroundings.base_environment);
     let platform = [
         ("HOSTNAME", host),
         ("TRAINING_JOB_NAME", &spec.name),

@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Exposed, RuntimePlan};
+use indexmap::IndexMap;
+
+use super::{Exposed, Identity, RuntimePlan};
+use crate::image::{ImageConfig, User};
 use crate::spec::AlgorithmSpec;
 
 /// Where the program itself stands in an instance that runs a built-in image.
@@ -25,20 +28,20 @@ pub enum Image {
     HostFile(PathBuf),
     /// A folder of this machine that comes first on the `PATH`.
     HostFolder(PathBuf),
+    /// A container image whose layers are on this machine.
+    Container {
+        /// The unpacked layers, the top-most first.
+        layers: Vec<PathBuf>,
+        /// How the image wants to be run.
+        config: Box<ImageConfig>,
+        /// The user that the config names.
+        user: User,
+    },
 }
 
 /// An image that can't be run here.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
-    /// No runtime for it yet.
-    #[error(
-        "TrainingImage {image:?} can't be run yet: use the built-in {ALLPAIRS}, or host:PATH for a program \
-         of this machine, or keep the job file and map the image with --image {image}=host:PATH"
-    )]
-    Unsupported {
-        /// The name as sent.
-        image: String,
-    },
     /// A program of this machine that is not there.
     #[error("TrainingImage {image:?}: there is no file or folder {path:?}")]
     Missing {
@@ -67,25 +70,24 @@ pub enum FileKind {
 }
 
 impl Image {
-    /// Finds out what `name` stands for. `program` is this program's own file.
+    /// Finds out what `name` stands for; none if it is a container image. `program` is this program's
+    /// own file.
     pub fn resolve(
         name: &str,
         program: &Path,
         kind: impl FnOnce(&Path) -> FileKind,
-    ) -> Result<Self, ImageError> {
+    ) -> Result<Option<Self>, ImageError> {
         let image = || name.to_owned();
         if name == ALLPAIRS {
-            return Ok(Self::BuiltIn { program: program.to_owned(), workload: "allpairs".to_owned() });
+            return Ok(Some(Self::BuiltIn { program: program.to_owned(), workload: "allpairs".to_owned() }));
         }
-        let Some(path) = name.strip_prefix("host:").map(PathBuf::from) else {
-            return Err(ImageError::Unsupported { image: image() });
-        };
+        let Some(path) = name.strip_prefix("host:").map(PathBuf::from) else { return Ok(None) };
         if !path.is_absolute() {
             return Err(ImageError::Relative { image: image() });
         }
         match kind(&path) {
-            FileKind::Folder => Ok(Self::HostFolder(path)),
-            FileKind::File => Ok(Self::HostFile(path)),
+            FileKind::Folder => Ok(Some(Self::HostFolder(path))),
+            FileKind::File => Ok(Some(Self::HostFile(path))),
             FileKind::Missing => Err(ImageError::Missing { image: image(), path }),
         }
     }
@@ -109,6 +111,7 @@ impl Image {
                 [vec![file.to_string_lossy().into_owned()], arguments.unwrap_or_default()].concat()
             }
             Self::HostFolder(_) => arguments.unwrap_or_else(|| vec!["train".to_owned()]),
+            Self::Container { config, .. } => config.command(algorithm),
         }
     }
 
@@ -118,14 +121,36 @@ impl Image {
             Self::BuiltIn { program, .. } => vec![built_in(program)],
             Self::HostFile(file) => vec![same_place(surroundings(file))],
             Self::HostFolder(folder) => vec![same_place(folder)],
+            Self::Container { layers, config, user } => {
+                return RuntimePlan::Oci {
+                    layers: layers.clone(),
+                    user: Identity { uid: user.uid, gid: user.gid, groups: user.groups.clone() },
+                    working_directory: config.working_directory.clone(),
+                };
+            }
         };
         RuntimePlan::Host { exposed, working_directory: PathBuf::from("/") }
     }
 
+    /// The variables of the image itself; `machine` has them for an image that has none of its own.
+    pub fn environment(&self, machine: &IndexMap<String, String>) -> IndexMap<String, String> {
+        let Self::Container { config, user, .. } = self else {
+            let mut environment = machine.clone();
+            if let Some(folder) = self.path_folder() {
+                let path = environment.entry("PATH".to_owned()).or_default();
+                *path = [folder.to_string_lossy().into_owned(), std::mem::take(path)].join(":");
+            }
+            return environment;
+        };
+        let mut environment = config.environment();
+        environment.entry("HOME".to_owned()).or_insert_with(|| user.home.clone());
+        environment
+    }
+
     /// The folder that comes first on the `PATH`, if there is one.
-    pub fn path_folder(&self) -> Option<&Path> {
+    fn path_folder(&self) -> Option<&Path> {
         match self {
-            Self::BuiltIn { .. } => None,
+            Self::BuiltIn { .. } | Self::Container { .. } => None,
             Self::HostFile(file) => file.parent(),
             Self::HostFolder(folder) => Some(folder),
         }
@@ -156,6 +181,7 @@ const OWN_FOLDERS: [&str; 7] = ["/", "/tmp", "/dev", "/dev/shm", "/opt", "/opt/m
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::image::DEFAULT_PATH;
     use crate::spec::InputMode;
 
     fn algorithm(entrypoint: Option<&[&str]>, arguments: Option<&[&str]>) -> AlgorithmSpec {
@@ -191,19 +217,37 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_can_not_be_run_is_refused_with_what_would_work() {
+    fn what_is_no_program_of_the_machine_is_a_container_image() {
         let resolve = |name| Image::resolve(name, Path::new("/bin/trainyard"), |_| FileKind::Missing);
-        let error = resolve("registry.example/team/fit:1").unwrap_err().to_string();
-        assert!(error.contains("--image registry.example/team/fit:1=host:PATH"), "{error}");
+        assert_eq!(resolve("registry.example/team/fit:1"), Ok(None));
+        assert_eq!(resolve("docker-archive:/fit.tar"), Ok(None));
         assert!(matches!(resolve("host:/none"), Err(ImageError::Missing { .. })));
         assert!(matches!(resolve("host:train"), Err(ImageError::Relative { .. })));
-        assert!(resolve(ALLPAIRS).is_ok());
+        assert!(matches!(resolve(ALLPAIRS), Ok(Some(Image::BuiltIn { .. }))));
+    }
+
+    #[test]
+    fn a_container_has_the_variables_of_its_image_and_none_of_the_machines() {
+        let config = |env: &str| {
+            let text = format!(r#"{{"config":{{"Env":[{env}]}},"rootfs":{{"diff_ids":[]}}}}"#);
+            Box::new(ImageConfig::parse(text.as_bytes()).unwrap())
+        };
+        let user = || User { uid: 7, gid: 7, groups: Vec::new(), home: "/home/fit".to_owned() };
+        let machine = IndexMap::from(["PATH", "HOME", "LANG"].map(|name| (name.to_owned(), "x".to_owned())));
+        let variables = |env: &str| {
+            let image = Image::Container { layers: Vec::new(), config: config(env), user: user() };
+            Vec::from_iter(image.environment(&machine))
+        };
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(variables(""), [pair("PATH", DEFAULT_PATH), pair("HOME", "/home/fit")]);
+        assert_eq!(variables(r#""HOME=/x","PATH=/y""#), [pair("HOME", "/x"), pair("PATH", "/y")]);
     }
 
     #[test]
     fn the_folder_around_a_program_is_shown_unless_instances_have_their_own() {
         let exposed = |file: &str| match Image::HostFile(file.into()).runtime() {
             RuntimePlan::Host { exposed, .. } => exposed[0].target.clone(),
+            RuntimePlan::Oci { .. } => panic!("no program of the machine"),
         };
         assert_eq!(exposed("/tmp/job/train"), Path::new("/tmp/job"));
         assert_eq!(exposed("/tmp/train"), Path::new("/tmp/train"));

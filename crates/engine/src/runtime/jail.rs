@@ -18,14 +18,17 @@ use std::path::{Path, PathBuf};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::plan::Identity;
 use crate::run::Exit;
 
 pub(crate) mod init;
+mod layers;
 mod machine;
 mod mounts;
 mod privileges;
 mod program;
 mod root;
+mod run_as;
 pub(crate) mod start;
 
 /// The hidden subcommand that runs [`init::instance_init`].
@@ -54,6 +57,22 @@ pub(crate) enum Root {
         /// Whether changes seem to succeed and are forgotten; otherwise they are refused.
         overlay: bool,
     },
+    /// The layers of an image, over which changes are collected.
+    Layers {
+        /// On the machine, the uppermost first; never changed.
+        lower: Vec<PathBuf>,
+        /// Where the changes go.
+        changes: Changes,
+    },
+}
+
+/// Folders of the machine for what an overlay collects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Changes {
+    /// Where the changes are.
+    pub(crate) upper: PathBuf,
+    /// An empty folder on the same file system, for the kernel.
+    pub(crate) work: PathBuf,
 }
 
 /// A place in the jail that does not come from its root. Targets are made if they do not exist.
@@ -105,6 +124,17 @@ pub(crate) struct Program {
     pub(crate) environment: IndexMap<String, String>,
     /// Where it starts.
     pub(crate) working_directory: PathBuf,
+    /// Somebody else than user id 0 with no further groups.
+    pub(crate) run_as: Option<RunAs>,
+}
+
+/// Who runs a program where a jail has more than one user id.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RunAs {
+    /// The user.
+    pub(crate) user: Identity,
+    /// A folder of the machine that is given to the user before anything starts.
+    pub(crate) owns: PathBuf,
 }
 
 /// What `instance-init` tells the supervisor.
@@ -169,6 +199,8 @@ enum SetupError {
     At { step: &'static str, path: PathBuf, source: io::Error },
     #[error("the kernel refuses an overlay at {}", target.display())]
     Overlay { target: PathBuf, source: io::Error },
+    #[error("the image has something else than a folder at {}", path.display())]
+    NoFolder { path: PathBuf },
     #[error("the supervisor's order is damaged")]
     Order(#[from] serde_json::Error),
     #[error("the supervisor has gone")]

@@ -7,6 +7,7 @@
 mod backend;
 mod case;
 mod jail;
+mod layers;
 mod logs;
 mod program;
 mod staging;

@@ -16,6 +16,7 @@ use super::Places;
 use crate::exit::{Exit, Refused};
 use crate::job_file;
 use crate::machine::{data_folder, machine};
+use crate::show::{Form, fetching};
 
 /// Show what each instance of a job would get, without starting anything
 #[derive(Debug, clap::Args)]
@@ -42,9 +43,12 @@ impl Plan {
         let request = job_file::read(&self.job)?;
         let machine = machine(&data, &self.places.given(None))?;
         let backend = LocalBackend::new(machine.program.clone());
-        let submission = prepare(request, &machine, &backend.capabilities());
-        let submission = submission.map_err(anyhow::Error::new).map_err(Refused::from)?;
-        let summary = Summary::of(&submission.plan, self.rows);
+        let capabilities = backend.capabilities();
+        let form = Form::choose(self.json);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let prepared = runtime.block_on(prepare(request, &machine, &capabilities, fetching::show(form)));
+        let prepared = prepared.map_err(anyhow::Error::new).map_err(Refused::from)?;
+        let summary = Summary::of(&prepared.submission.plan, self.rows);
         if self.json {
             crate::show::out(&serde_json::to_string(&summary)?)?;
         } else {

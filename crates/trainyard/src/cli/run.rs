@@ -11,13 +11,13 @@ use tokio::sync::mpsc;
 use trainyard_engine::backend::Backend;
 use trainyard_engine::backend::local::LocalBackend;
 use trainyard_engine::engine::{Command, Driver, Engine, EngineError};
-use trainyard_engine::prepare::prepare;
+use trainyard_engine::prepare::{Prepared, prepare};
 
 use super::Places;
 use crate::exit::{Exit, Refused};
 use crate::job_file;
 use crate::machine::{data_folder, machine};
-use crate::show::{Display, Form};
+use crate::show::{Display, Form, fetching};
 
 /// Run a training job to its end
 ///
@@ -44,6 +44,7 @@ pub(super) struct Run {
 const EXAMPLES: &str = "Examples:
   trainyard run job.json
   trainyard run job.json --bucket my-bucket=./data
+  trainyard run job.json --image my/image=docker-archive:fit.tar
   trainyard run job.json --image 123456789012.dkr.ecr.eu-west-1.amazonaws.com/fit:1=host:./bin
   generate-job | trainyard run - --json
 
@@ -55,10 +56,13 @@ impl Run {
         let request = job_file::read(&self.job)?;
         let machine = machine(&data, &self.places.given(self.grace.map(Duration::from_secs)))?;
         let backend = LocalBackend::new(machine.program.clone());
-        let submission = prepare(request, &machine, &backend.capabilities());
-        let submission = submission.map_err(anyhow::Error::new).map_err(Refused::from)?;
+        let form = Form::choose(self.json);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let ended = runtime.block_on(async {
+            let prepared = prepare(request, &machine, &backend.capabilities(), fetching::show(form)).await;
+            let prepared = prepared.map_err(anyhow::Error::new).map_err(Refused::from)?;
+            // The image is in use until the job has ended.
+            let Prepared { submission, image: _image } = prepared;
             let engine = Engine::open(&data, Arc::new(backend))?;
             let name = submission.plan.job.clone();
             let driver = if self.resume {
@@ -67,7 +71,7 @@ impl Run {
                 Some(engine.submit(submission).await.map_err(refusal)?)
             };
             match driver {
-                Some(driver) => drive(driver, Form::choose(self.json)).await,
+                Some(driver) => drive(driver, form).await,
                 None => {
                     eprintln!("training job {name} has completed already; there is nothing to resume");
                     Ok(Exit::Completed)

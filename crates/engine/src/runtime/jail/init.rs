@@ -16,7 +16,9 @@ use rustix::system::sethostname;
 use rustix::thread::UnshareFlags;
 
 use super::mounts::Tree;
-use super::{Command, Jail, Message, SetupError, machine, privileges, program, root, step};
+use super::{
+    Command, Jail, Message, Root, RunAs, SetupError, layers, machine, privileges, program, root, step,
+};
 use crate::explain::chain;
 use crate::run::Exit;
 use crate::sys::{self, Fork};
@@ -72,28 +74,36 @@ fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError>
     setsid().map_err(step("start a session"))?;
     sethostname(jail.hostname.as_bytes()).map_err(step("set the host name"))?;
 
+    let run_as = jail.program.run_as.as_ref().filter(|_| RunAs::is_possible());
+    if let Some(run_as) = run_as {
+        run_as.hand_over()?;
+    }
     // From the machine's file tree …
-    let mut trees = machine::trees(jail)?;
-    for mount in &jail.mounts {
-        trees.push(Tree::planned(mount)?);
-    }
+    let kernel = machine::trees(jail)?;
+    let planned = jail.mounts.iter().map(Tree::planned).collect::<Result<Vec<_>, _>>()?;
     let new_root = root::assemble(jail)?;
-    // … to the instance's own.
+    // … to the instance's own. The kernel's file systems are covered with all that protects them before
+    // a link of an image can lead a mount to them.
     root::enter(&new_root)?;
-    for tree in &trees {
-        tree.attach()?;
-    }
-    drop(trees);
+    attach(kernel)?;
     machine::finish()?;
+    attach(planned)?;
+    if matches!(jail.root, Root::Layers { .. }) {
+        layers::make_working_directory(&jail.program.working_directory)?;
+    }
 
     privileges::drop_privileges()?;
     // Nobody inside may look into this process or take its socket.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(step("hide from debuggers"))?;
-    run(jail, socket)
+    run(jail, run_as, socket)
 }
 
-fn run(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError> {
-    let train = match program::start(&jail.program) {
+fn attach(trees: Vec<Tree>) -> Result<(), SetupError> {
+    trees.iter().try_for_each(Tree::attach)
+}
+
+fn run(jail: &Jail, run_as: Option<&RunAs>, socket: &mut UnixStream) -> Result<(), SetupError> {
+    let train = match program::start(&jail.program, run_as) {
         Ok(child) => Pid::from_child(&child),
         Err(error) => {
             let (code, explanation) = (error.code(), chain(&error));

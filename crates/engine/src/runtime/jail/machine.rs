@@ -1,12 +1,12 @@
 //! The parts of a jail that are the same for every root: kernel file systems and devices.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 use rustix::mount::MountAttrFlags;
 
 use super::mounts::Tree;
-use super::{Jail, SetupError, at};
+use super::{Jail, Root, SetupError, at};
 
 /// Devices that every program may expect.
 const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
@@ -20,6 +20,9 @@ const LINKS: [(&str, &str); 5] = [
     ("/dev/ptmx", "pts/ptmx"),
 ];
 
+/// Where a C library finds the name servers.
+const RESOLVER: &str = "/etc/resolv.conf";
+
 /// Settings of the whole machine: user id 0 of an instance may be user id 0 of the machine.
 const SETTINGS: [&str; 5] = ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"];
 
@@ -31,7 +34,6 @@ pub(super) fn trees(jail: &Jail) -> Result<Vec<Tree>, SetupError> {
     let mut trees = vec![
         Tree::new("proc", &[], silent, "/proc")?,
         Tree::of(Path::new("/sys"), "/sys")?.read_only()?,
-        Tree::new("tmpfs", &[("mode", "0755")], quiet, "/run")?,
         Tree::new("tmpfs", &[("mode", "0755")], MountAttrFlags::MOUNT_ATTR_NOSUID, "/dev")?,
         Tree::new("devpts", &[("mode", "0620"), ("ptmxmode", "0666")], silent, "/dev/pts")?,
         Tree::new("tmpfs", &[("mode", "1777"), ("size", &shm_size)], quiet, "/dev/shm")?,
@@ -43,16 +45,22 @@ pub(super) fn trees(jail: &Jail) -> Result<Vec<Tree>, SetupError> {
             trees.push(Tree::of(Path::new(device), device)?);
         }
     }
-    trees.extend(resolver()?);
+    match jail.root {
+        Root::Machine { .. } => {
+            trees.push(Tree::new("tmpfs", &[("mode", "0755")], quiet, "/run")?);
+            trees.extend(resolver(|file| file.starts_with("/run").then(|| file.to_owned()))?);
+        }
+        // An image may have brought something in its /run.
+        Root::Layers { .. } => trees.extend(resolver(|_| Some(RESOLVER.into()))?),
+    }
     Ok(trees)
 }
 
-/// The file behind `/etc/resolv.conf` where it lies in `/run`, which an instance has for itself.
-fn resolver() -> Result<Option<Tree>, SetupError> {
-    match fs::canonicalize("/etc/resolv.conf") {
-        Ok(file) if file.starts_with("/run") => Tree::of(&file, &file)?.read_only().map(Some),
-        Ok(_) | Err(_) => Ok(None),
-    }
+/// The file behind the machine's `/etc/resolv.conf`, where `target` wants it: of the machine's own
+/// folders an instance lacks only `/run`.
+fn resolver(target: impl FnOnce(&Path) -> Option<PathBuf>) -> Result<Option<Tree>, SetupError> {
+    let Ok(file) = fs::canonicalize(RESOLVER) else { return Ok(None) };
+    target(&file).map(|target| Tree::of(&file, target)?.read_only()).transpose()
 }
 
 /// What can be done only when the trees are in their places.

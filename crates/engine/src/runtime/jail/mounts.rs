@@ -98,13 +98,19 @@ pub(super) fn overlay(lower: &[impl AsRef<Path>], upper: &Path, work: &Path) -> 
     new_file_system("overlay", &options, MountAttrFlags::empty())
 }
 
-struct OpenFolder {
+/// A folder under a name without a colon or a comma.
+pub(super) struct OpenFolder {
     path: String,
     _open: OwnedFd,
 }
 
 impl OpenFolder {
-    fn open(path: &Path) -> io::Result<Self> {
+    /// The name, as long as this is kept.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
         let open = open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self { path: format!("/proc/self/fd/{}", open.as_raw_fd()), _open: open })
     }
@@ -128,11 +134,30 @@ fn make_target(target: &Path, folder: bool) -> io::Result<()> {
         return Ok(());
     }
     if folder {
-        return fs::create_dir_all(target);
+        return make_folders(target);
     }
     if let Some(parent) = target.parent() {
-        fs::create_dir_all(parent)?;
+        make_folders(parent)?;
     }
+    remove_dead_link(target)?;
     fs::File::create(target)?;
     fs::set_permissions(target, Permissions::from_mode(0o644))
+}
+
+fn make_folders(path: &Path) -> io::Result<()> {
+    let mut ancestors: Vec<_> = path.ancestors().take_while(|folder| fs::metadata(folder).is_err()).collect();
+    while let Some(folder) = ancestors.pop() {
+        remove_dead_link(folder)?;
+        fs::create_dir(folder)?;
+    }
+    Ok(())
+}
+
+/// An image may have a link to what is only there when it is set up in another way, such as
+/// `/etc/resolv.conf` to the file of a service.
+fn remove_dead_link(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() => fs::remove_file(path),
+        Ok(_) | Err(_) => Ok(()),
+    }
 }

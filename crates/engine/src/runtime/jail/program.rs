@@ -11,7 +11,7 @@ use fs_err as fs;
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
-use super::Program;
+use super::{Program, RunAs};
 
 mod format;
 
@@ -64,14 +64,18 @@ impl StartError {
 }
 
 /// Starts a program with this process's standard output and error and nothing to read.
-pub(super) fn start(program: &Program) -> Result<Child, StartError> {
+pub(super) fn start(program: &Program, run_as: Option<&RunAs>) -> Result<Child, StartError> {
     let (name, arguments) = program.command.split_first().ok_or(StartError::Empty)?;
     let folder = &program.working_directory;
     if !folder.is_dir() {
         return Err(StartError::WorkingDirectory { path: folder.clone() });
     }
     let path = find(name, program)?;
-    Command::new(&path)
+    let mut command = Command::new(&path);
+    if let Some(run_as) = run_as {
+        run_as.apply(&mut command);
+    }
+    command
         .arg0(name)
         .args(arguments)
         .env_clear()

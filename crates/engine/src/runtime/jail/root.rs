@@ -1,4 +1,4 @@
-//! The root of a jail: the machine's own folders, none of which can be changed.
+//! The root of a jail: the layers of an image, or the machine's own folders, none of which can be changed.
 //!
 //! An overlay of `/` itself would be simpler, but a kernel refuses it in a user namespace as soon as
 //! anything is mounted below `/`: the mounts of the outer namespace are locked, so that nobody can
@@ -16,7 +16,7 @@ use rustix::mount::{MountAttrFlags, MountPropagationFlags, UnmountFlags, mount_c
 use rustix::process::{chdir, pivot_root};
 
 use super::mounts::{Tree, overlay};
-use super::{Jail, Root, SetupError, at, step};
+use super::{Jail, Root, SetupError, at, layers, step};
 
 /// Top-level folders that a jail has for itself.
 const OWN: [&str; 5] = ["/proc", "/sys", "/dev", "/run", "/tmp"];
@@ -33,11 +33,20 @@ const WORKSHOP: &str = "/sys";
 
 /// Puts the new root together and returns its path.
 pub(super) fn assemble(jail: &Jail) -> Result<PathBuf, SetupError> {
-    let Root::Machine { overlay } = jail.root;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(step("separate the mounts from the machine's"))?;
-    let mount_points = mount_points()?;
     let workshop = Path::new(WORKSHOP);
+    match &jail.root {
+        Root::Machine { overlay } => assemble_machine(jail, *overlay, workshop),
+        Root::Layers { lower, changes } => {
+            layers::assemble(lower, changes, workshop)?;
+            Ok(workshop.to_owned())
+        }
+    }
+}
+
+fn assemble_machine(jail: &Jail, overlay: bool, workshop: &Path) -> Result<PathBuf, SetupError> {
+    let mount_points = mount_points()?;
     let root = workshop.join("root");
     memory(workshop)?;
     memory(&root)?;
@@ -154,9 +163,11 @@ impl Machine {
     fn show_home(&mut self, home: &Path) -> Result<(), SetupError> {
         let Ok(home) = fs::canonicalize(home) else { return Ok(()) };
         let place = self.place(&home);
-        let writable = self.overlaid.iter().any(|folder| home.starts_with(folder));
+        let shown_by_others =
+            home.ancestors().skip(1).any(|folder| folder.parent().is_some() && self.takes_overlay(folder));
         let own = OWN.iter().any(|own| home.starts_with(own)) || self.targets.contains(&home);
-        if writable || own || home.parent().is_none() || !self.takes_overlay(&home) || !place.is_dir() {
+        if home.parent().is_none() || own || shown_by_others || !self.takes_overlay(&home) || !place.is_dir()
+        {
             return Ok(());
         }
         // Where the kernel refuses it, the folder stays as it is: read-only.

@@ -1,0 +1,52 @@
+//! Container images: from a name to unpacked layers and what the image says about how it is run.
+//!
+//! An [`ImageReference`] says where an image is: in an archive, a folder or a registry. The
+//! [`ImageStore`] brings it here, checks everything by its digest, unpacks each layer once for all
+//! jobs, and hands out an [`UnpackedImage`]: folders to be laid over each other by overlayfs, and the
+//! [`ImageConfig`]. What runs over these folders is no concern of this module. The choices behind it are
+//! explained in `docs/design/images.md`.
+
+use std::fs::File;
+
+mod compression;
+mod config;
+mod credentials;
+mod digest;
+mod layer;
+mod layout;
+mod lowers;
+mod manifest;
+mod obtain;
+mod platform;
+mod reference;
+mod registry;
+mod store;
+mod tar;
+mod user;
+
+pub use config::{ConfigError, DEFAULT_PATH, ImageConfig};
+pub use credentials::{Credentials, CredentialsError};
+pub use digest::{Digest, DigestError};
+pub use layer::LayerError;
+pub use layout::LayoutError;
+pub use lowers::Lowers;
+pub use manifest::ManifestError;
+pub use obtain::{Obtain, ObtainError, Progress, Step};
+pub use platform::Platform;
+pub use reference::{ImageReference, ReferenceError, RegistryReference};
+pub use store::{ImageStore, RemoveUnusedError, StoreError, Unused};
+pub use tar::TarError;
+pub use user::{User, UserError};
+
+/// An image of which everything is in the store. As long as this is kept, nobody removes it there.
+#[derive(Debug)]
+pub struct UnpackedImage {
+    /// Digest of the config, which Docker calls the image's id.
+    pub digest: Digest,
+    /// How the image wants to be run.
+    pub config: ImageConfig,
+    /// The unpacked layers.
+    pub lowers: Lowers,
+    /// Holds a shared lock.
+    _in_use: File,
+}

@@ -62,6 +62,14 @@ pub enum StorageError {
         /// What it is.
         path: PathBuf,
     },
+    /// A link to something that is not there.
+    #[error("{path:?} is a link to {target:?}, which does not exist: remove the link or mend it")]
+    Dangling {
+        /// The link.
+        path: PathBuf,
+        /// What it says.
+        target: PathBuf,
+    },
     /// A link leads back to a folder that it lies in.
     #[error("{path:?} leads back to a folder that holds it")]
     Loop {
@@ -157,7 +165,10 @@ impl Folder {
     }
 
     fn take(&self, path: &Path, key: &str, objects: &mut Vec<Object>) -> Result<(), StorageError> {
-        let found = fs::metadata(path)?;
+        let found = match fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(not_there(path, error)),
+            found => found?,
+        };
         if found.is_file() {
             objects.push(Object { key: key.to_owned(), path: path.to_owned(), size: found.len() });
             return Ok(());
@@ -171,6 +182,14 @@ impl Folder {
         }
         let parents = self.parents.iter().copied().chain([identity]).collect();
         Self { path: path.to_owned(), key: format!("{key}/"), parents }.list("", objects)
+    }
+}
+
+/// A link is there though what it leads to is not; anything else has been removed just now.
+fn not_there(path: &Path, error: io::Error) -> StorageError {
+    match fs::read_link(path) {
+        Ok(target) => StorageError::Dangling { path: path.to_owned(), target },
+        Err(_) => error.into(),
     }
 }
 
@@ -217,6 +236,15 @@ mod tests {
         let location = Location { root: folder.path().to_owned(), key: "a/".into() };
         let error = location.list().unwrap_err();
         assert!(error.to_string().contains("up"), "{error}");
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_named_with_what_it_says() {
+        let folder = bucket(&["a/b"]);
+        std::os::unix::fs::symlink("gone", folder.path().join("a/link")).unwrap();
+        let location = Location { root: folder.path().to_owned(), key: "a/".into() };
+        let error = location.list().unwrap_err().to_string();
+        assert!(error.contains("a/link") && error.contains("gone"), "{error}");
     }
 
     #[test]

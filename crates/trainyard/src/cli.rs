@@ -51,7 +51,7 @@ struct Places {
     #[arg(long = "bucket", value_name = "NAME=DIR", value_parser = bucket, value_hint = ValueHint::DirPath)]
     buckets: Vec<(String, PathBuf)>,
     /// Run SOURCE where a job file says NAME, such as my/image=host:./bin
-    #[arg(long = "image", value_name = "NAME=SOURCE", value_parser = pair)]
+    #[arg(long = "image", value_name = "NAME=SOURCE", value_parser = image)]
     images: Vec<(String, String)>,
     /// Keep jobs and buckets in DIR instead of the user's data folder
     #[arg(long, value_name = "DIR", env = "TRAINYARD_DATA_DIR", value_hint = ValueHint::DirPath)]
@@ -65,16 +65,17 @@ impl Places {
 }
 
 fn bucket(text: &str) -> Result<(String, PathBuf), String> {
-    pair(text).map(|(name, folder)| (name, PathBuf::from(folder)))
+    let (name, folder) = split(text).ok_or("write NAME=DIR, such as my-bucket=./data")?;
+    Ok((name, PathBuf::from(folder)))
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() && !value.is_empty() => {
-            Ok((name.to_owned(), value.to_owned()))
-        }
-        _ => Err("write NAME=VALUE".to_owned()),
-    }
+fn image(text: &str) -> Result<(String, String), String> {
+    Ok(split(text).ok_or("write NAME=SOURCE, such as my/image=host:./bin")?)
+}
+
+fn split(text: &str) -> Option<(String, String)> {
+    let (name, value) = text.split_once('=')?;
+    (!name.is_empty() && !value.is_empty()).then(|| (name.to_owned(), value.to_owned()))
 }
 
 /// Parses the command line and carries it out.
@@ -86,5 +87,19 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
         Command::Completions(command) => Ok(command.run(&mut Cli::command())),
         Command::Allpairs(command) => command.run(),
         Command::Instance(command) => command.run(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_that_is_none_is_told_what_to_write() {
+        for text in ["b", "b=", "=./data"] {
+            assert!(bucket(text).unwrap_err().contains("NAME=DIR"), "{text}");
+            assert!(image(text).unwrap_err().contains("NAME=SOURCE"), "{text}");
+        }
+        assert_eq!(bucket("b=a=c"), Ok(("b".into(), "a=c".into())));
     }
 }

@@ -1,5 +1,6 @@
 """Container images without a daemon: what of the image is honoured, what is shared, and what is refused."""
 
+import base64
 import hashlib
 import json
 import os
@@ -7,6 +8,7 @@ import tarfile
 
 import pytest
 from images import MACHINE, base, docker_archive, layer
+from registry import serve
 from yard import channel
 
 TELL = """#!/bin/sh
@@ -242,6 +244,23 @@ def oci_layout(yard):
     with tarfile.open(yard.root / "layout.tar", "w") as tar:
         tar.add(folder, arcname=".")
     return yard.root / "layout.tar", folder
+
+
+def test_an_image_of_a_registry_is_run_with_the_credentials_of_docker_login(yard):
+    _, layout = oci_layout(yard)
+    with serve(layout, "me", "s3cr3t-of-me") as registry:
+        job = yard.job(f"{registry}/team/fit:1")
+        error = yard.refused(job)
+        assert registry in error and "docker login" in error
+        config = yard.root / "home/.docker/config.json"
+        config.parent.mkdir()
+        login = base64.b64encode(b"me:s3cr3t-of-me").decode()
+        config.write_text(json.dumps({"auths": {registry: {"auth": login}}}))
+        assert yard.run(job).log() == ["ran"]
+        config.rename(yard.root / "config.json")
+        assert yard.run(job, env={"DOCKER_CONFIG": str(yard.root)}).log() == ["ran"]
+    kept = [path for path in yard.data.rglob("*") if path.is_file() and b"s3cr3t-of-me" in path.read_bytes()]
+    assert kept == []
 
 
 def test_an_image_without_train_is_refused_with_the_path_that_was_searched(yard, image):

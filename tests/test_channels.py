@@ -156,6 +156,14 @@ def test_several_channels_stand_beside_each_other(yard, listing):
     assert files["algo-1"] == ["./one/x", "./two.b-c_d/y"]
 
 
+def test_as_many_channels_as_the_api_allows_are_not_copied(yard):
+    for number in range(20):
+        yard.put("in", f"c{number}/x", str(number))
+    channels = [channel(f"c{number}", f"s3://in/c{number}/") for number in range(20)]
+    program = yard.sh("cat /opt/ml/input/data/c*/x | wc -c; stat -f -c %T /opt/ml/input/data")
+    assert yard.run(yard.job(program, channels=channels)).log() == ["30", "overlayfs"]
+
+
 def test_rows_are_cut_by_the_documented_formula(yard):
     program = yard.python("""
 import json

@@ -263,6 +263,17 @@ def test_a_job_that_exceeds_its_time_is_stopped_and_says_so(yard):
     assert 2 <= ended.seconds < 2 + 5
 
 
+def test_a_second_interrupt_ends_packing_too(yard):
+    program = yard.sh("head -c 200000000 /dev/urandom | base64 >/opt/ml/model/big")
+    running = yard.start(yard.job(program))
+    running.wait_for(lambda event: event["event"] == "exited", "the program's end")
+    running.interrupt()
+    running.wait_for_status("Stopping")
+    running.interrupt()
+    ended = yard.ended(running, expect=STOPPED)
+    assert ended.ended["model"] is None, "packing went on to its end"
+
+
 def test_a_resumed_job_starts_only_what_had_not_ended_well(yard):
     verdict = yard.file("verdict")
     program = yard.sh("""

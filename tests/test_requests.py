@@ -143,6 +143,11 @@ def test_an_unknown_command_is_a_wrong_use(yard):
     assert yard.command("no-such-command", expect=2).stderr.startswith("error: ")
 
 
+def test_yaml_may_come_from_standard_input(yard, train):
+    members = [f"{name}: {json.dumps(value)}" for name, value in yard.job(train).items()]
+    yard.run("\n".join(members))
+
+
 def test_a_job_file_may_be_yaml(yard, train):
     lines = json.dumps(yard.job(train), indent=1)
     # JSON is YAML; one unquoted line shows that it was read as such.

@@ -266,6 +266,12 @@ impl Job {
         running.map(|instance| instance.host.clone()).collect()
     }
 
+    /// Hosts whose outputs are being packed.
+    pub fn packing_hosts(&self) -> Vec<String> {
+        let packing = self.instances.iter().filter(|instance| instance.phase == Phase::Collecting);
+        packing.map(|instance| instance.host.clone()).collect()
+    }
+
     fn instance_mut(&mut self, host: &str) -> Option<&mut Instance> {
         self.instances.iter_mut().find(|instance| instance.host == host)
     }

@@ -163,11 +163,11 @@ fn listing(channel: &ChannelSpec, machine: &Machine) -> Result<Listing, PrepareE
     let failed = |source| PrepareError::Channel { channel: channel.name.clone(), source };
     let ChannelSource::S3 { uri, .. } = &channel.source else {
         // Refused above: no capability for other sources.
-        return Ok(Listing { prefix: String::new(), objects: Vec::new() });
+        return Ok(Listing { prefix: String::new(), place: PathBuf::new(), objects: Vec::new() });
     };
     let location = machine.buckets.locate(uri).map_err(failed)?;
     let objects = location.list().map_err(failed)?;
-    Ok(Listing { prefix: location.key, objects })
+    Ok(Listing { place: location.path(), prefix: location.key, objects })
 }
 
 /// The nearest folder that is there must let us write; nothing is made before the job starts.

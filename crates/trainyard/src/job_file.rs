@@ -12,7 +12,9 @@ use crate::exit::Refused;
 /// Reads a job file; `-` is standard input.
 pub(crate) fn read(path: &Path) -> Result<CreateTrainingJobRequest, Refused> {
     let (text, folder) = text_and_folder(path)?;
-    let yaml = path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml");
+    // Standard input has no ending; a request as JSON is an object.
+    let by_look = path == Path::new("-") && !text.trim_start().starts_with('{');
+    let yaml = by_look || path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml");
     let request = if yaml {
         serde_saphyr::from_str(&text).map_err(anyhow::Error::new)
     } else {

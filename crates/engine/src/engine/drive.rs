@@ -211,13 +211,25 @@ impl Driver {
                 self.happen(Event::StopRequested).await?;
                 let mut hosts = self.job.running_hosts();
                 hosts.push(MERGE_HOST.to_owned());
-                self.stop(&hosts).await
+                self.stop(&hosts).await?;
+                self.kill_packing().await
             }
             None => {
                 self.commanded = false;
                 Ok(())
             }
         }
+    }
+
+    /// Packing may take long and hears no stop request: its supervisor is killed, and with it its part.
+    async fn kill_packing(&self) -> Result<(), EngineError> {
+        let packing = self.job.packing_hosts();
+        for placed in &self.placed {
+            let mut placement = placed.placement.clone();
+            placement.supervisors.retain(|supervisor| packing.contains(&supervisor.host));
+            self.engine.backend.release(&placement).await?;
+        }
+        Ok(())
     }
 
     /// Stores an event, applies it and keeps its effects for later.

@@ -50,6 +50,8 @@ pub struct Surroundings {
 pub struct Listing {
     /// The key part of the channel's URI.
     pub prefix: String,
+    /// What the URI stands for on this machine: a file, a folder, or the start of such names.
+    pub place: PathBuf,
     /// In order of their keys' bytes.
     pub objects: Vec<Object>,
 }
@@ -68,13 +70,16 @@ pub enum PlanError {
     /// A channel selects nothing.
     #[error(
         "No S3 objects found under S3 URL \"{uri}\" given in input data source. Channel {channel} would be \
-         empty; put objects there or change its S3Uri."
+         empty: there is no file whose path starts with {place:?}; put some there, change the S3Uri, or say \
+         with --bucket NAME=DIR where the bucket is"
     )]
     NoObjects {
         /// The channel.
         channel: String,
         /// Its URI.
         uri: String,
+        /// What the URI stands for on this machine.
+        place: PathBuf,
     },
     /// Two objects become the same file.
     #[error("channel {channel}: the objects {first} and {second} would both become {path}")]
@@ -121,7 +126,11 @@ pub fn plan(spec: &TrainingJobSpec, surroundings: &Surroundings) -> Result<JobPl
 
 fn check_listing(channel: &ChannelSpec, listing: &Listing) -> Result<(), PlanError> {
     if listing.objects.is_empty() {
-        return Err(PlanError::NoObjects { channel: channel.name.clone(), uri: uri_text(channel) });
+        return Err(PlanError::NoObjects {
+            channel: channel.name.clone(),
+            uri: uri_text(channel),
+            place: listing.place.clone(),
+        });
     }
     let mut files = std::collections::BTreeMap::new();
     for object in &listing.objects {

@@ -79,22 +79,30 @@ impl Tree {
     }
 }
 
+/// The kernel takes no longer value of an option (fsconfig(2)).
+const LONGEST_VALUE: usize = 255;
+
 /// Folders over which another one collects the changes.
 pub(super) fn overlay(lower: &[impl AsRef<Path>], upper: &Path, work: &Path) -> io::Result<OwnedFd> {
     // By descriptor, because a colon or a comma in a path has a meaning in the options.
     let lower: Vec<_> =
         lower.iter().map(|folder| OpenFolder::open(folder.as_ref())).collect::<io::Result<_>>()?;
     let lower_paths: Vec<&str> = lower.iter().map(|folder| folder.path.as_str()).collect();
-    let lower_paths = lower_paths.join(":");
+    let joined = lower_paths.join(":");
     let upper = OpenFolder::open(upper)?;
     let work = OpenFolder::open(work)?;
-    let options = [
-        ("lowerdir", lower_paths.as_str()),
+    let mut options = vec![
         ("upperdir", upper.path.as_str()),
         ("workdir", work.path.as_str()),
         // Marks of the overlay in the name space of attributes that ordinary users may write.
         ("userxattr", ""),
     ];
+    if joined.len() <= LONGEST_VALUE {
+        options.push(("lowerdir", &joined));
+    } else {
+        // One by one, which Linux 6.7 and later can do.
+        options.extend(lower_paths.iter().map(|&path| ("lowerdir+", path)));
+    }
     new_file_system("overlay", &options, MountAttrFlags::empty())
 }
 

@@ -163,11 +163,9 @@ impl Machine {
     fn show_home(&mut self, home: &Path) -> Result<(), SetupError> {
         let Ok(home) = fs::canonicalize(home) else { return Ok(()) };
         let place = self.place(&home);
-        let shown_by_others =
-            home.ancestors().skip(1).any(|folder| folder.parent().is_some() && self.takes_overlay(folder));
+        let writable = self.overlaid.iter().any(|folder| home.starts_with(folder));
         let own = OWN.iter().any(|own| home.starts_with(own)) || self.targets.contains(&home);
-        if home.parent().is_none() || own || shown_by_others || !self.takes_overlay(&home) || !place.is_dir()
-        {
+        if writable || own || home.parent().is_none() || !self.takes_overlay(&home) || !place.is_dir() {
             return Ok(());
         }
         // Where the kernel refuses it, the folder stays as it is: read-only.

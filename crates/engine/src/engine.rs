@@ -115,8 +115,9 @@ impl Engine {
     pub async fn submit(&self, submission: Submission) -> Result<Driver, EngineError> {
         let Submission { request, plan, manifests } = submission;
         let lock = self.lock(&plan.job)?;
-        self.forget(&plan.job).await?;
+        // First what may be refused: as long as the earlier job's artifacts are there, so is its record.
         publish::remove_earlier(&plan.output, plan.merge.as_ref().map(|merge| merge.output.as_str()))?;
+        self.forget(&plan.job).await?;
         let created = Timestamp::now();
         self.store().add(&plan.job, &request, created)?;
         let (job, effects) = Job::submit(&plan, created);

@@ -121,8 +121,10 @@ pub struct Published {
     pub model: Option<String>,
     /// URI of `output.tar.gz`, if any instance wrote other output.
     pub output: Option<String>,
-    /// Paths that several hosts wrote with different content.
+    /// Paths that several hosts wrote with different content, as far as they are listed.
     pub clashes: Vec<Clash>,
+    /// Further paths that several hosts wrote, beyond the list.
+    pub clashes_not_listed: u64,
 }
 
 /// What happens to a job.

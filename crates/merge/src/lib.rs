@@ -24,7 +24,6 @@ mod part;
 mod report;
 mod scratch;
 mod select;
-mod settings;
 mod source;
 mod table;
 
@@ -35,7 +34,6 @@ pub use format::Format;
 pub use options::{DEFAULT_MEMORY, MergeOptions, Order, Progress};
 pub use part::PartName;
 pub use report::{MergeReport, Skipped, Warning};
-pub use settings::MergeSettings;
 
 /// Joins the parts in `archive` into the one file `output`, whose ending decides the format.
 ///

@@ -72,7 +72,12 @@ fn try_artifacts(parts: &AllParts, output: &OutputPlan) -> Result<Published, Pub
     let mut clashes = model.clashes;
     clashes.extend(other.clashes);
     clashes.retain(|clash| !clash.same_content);
-    Ok(Published { model: uri(model.bytes, MODEL), output: uri(other.bytes, OUTPUT), clashes })
+    Ok(Published {
+        model: uri(model.bytes, MODEL),
+        output: uri(other.bytes, OUTPUT),
+        clashes,
+        clashes_not_listed: model.clashes_not_listed + other.clashes_not_listed,
+    })
 }
 
 /// Puts the file that the merging instance has handed back beside the artifact.

@@ -160,9 +160,15 @@ impl Job {
     fn artifacts_published(&mut self, published: Published, at: Timestamp) -> Vec<Effect> {
         for clash in &published.clashes {
             self.warnings.push(format!(
-                "{} was written by {} with different content; model.tar.gz holds every version",
+                "{} was written by {} with different content; the archive holds every version",
                 clash.path,
                 clash.hosts.join(", ")
+            ));
+        }
+        if published.clashes_not_listed > 0 {
+            let more = published.clashes_not_listed;
+            self.warnings.push(format!(
+                "{more} more paths were written by several hosts; the archive holds every version"
             ));
         }
         let merges = self.merges && self.ending.is_none() && published.model.is_some();

@@ -159,6 +159,14 @@ fn a_lost_instance_fails_the_job_by_name() {
 }
 
 #[test]
+fn clashes_beyond_the_list_are_counted_in_a_warning() {
+    let published = Published { clashes_not_listed: 7, ..Published::default() };
+    let events = vec![Event::Launched, ended("algo-1", Outcome::Completed), Event::Published(published)];
+    let (job, _) = run(&job_plan(1, false), events);
+    assert_eq!(job.warnings, ["7 more paths were written by several hosts; the archive holds every version"]);
+}
+
+#[test]
 fn the_merge_runs_after_the_artifact_is_published_and_ends_the_job() {
     let published = Published { model: Some("s3://b/out/model.tar.gz".into()), ..Published::default() };
     let events = vec![

@@ -180,4 +180,12 @@ pub enum Conflict {
         /// The name.
         output: String,
     },
+    /// What says which files are parts can't be read.
+    #[error("Trainyard.Merge.Glob '{glob}' is not a pattern of file names such as part-*.csv: {wrong}")]
+    MergeGlob {
+        /// The pattern.
+        glob: String,
+        /// What is wrong with it.
+        wrong: &'static str,
+    },
 }

@@ -25,6 +25,7 @@ pub(super) fn violations(request: &CreateTrainingJobRequest) -> Vec<Violation> {
     found.extend(tags(request).map(Violation::from));
     found.extend(profiling_interval(request));
     found.extend(merge_output(request).map(Violation::from));
+    found.extend(merge_glob(request).map(Violation::from));
     found
 }
 
@@ -185,6 +186,13 @@ fn merge_output(request: &CreateTrainingJobRequest) -> Option<Conflict> {
     let stem = MERGE_ENDINGS.iter().find_map(|ending| output.strip_suffix(ending));
     let plain = stem.is_some_and(|stem| !stem.is_empty()) && !output.contains(['/', '\\', '\0']);
     (!plain).then(|| Conflict::MergeOutput { output: output.clone() })
+}
+
+/// A merge comes last, after hours perhaps; a pattern that it can't read is found before.
+fn merge_glob(request: &CreateTrainingJobRequest) -> Option<Conflict> {
+    let glob = request.trainyard.as_ref()?.merge.as_ref()?.glob.as_ref()?;
+    let wrong = glob::Pattern::new(glob).err()?.msg;
+    Some(Conflict::MergeGlob { glob: glob.clone(), wrong })
 }
 
 /// Each name that comes again, once.

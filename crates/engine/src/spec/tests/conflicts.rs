@@ -383,6 +383,20 @@ fn a_merged_file_is_a_plain_file_of_a_known_format() {
 }
 
 #[test]
+fn a_pattern_of_parts_that_can_not_be_read_is_refused_before_anything_starts() {
+    let merged = |glob| json!({"Trainyard": {"Merge": {"Output": "all.csv", "Glob": glob}}});
+    for glob in ["part-*.csv", "**/part-?.csv", "[ab]*.csv"] {
+        check(&merged(glob), &[]);
+    }
+    check(
+        &merged("[a"),
+        &[
+            "Trainyard.Merge.Glob '[a' is not a pattern of file names such as part-*.csv: invalid range pattern",
+        ],
+    );
+}
+
+#[test]
 fn several_violations_are_one_text_in_amazons_words() {
     let name = "x".repeat(64) + "_";
     let patch = json!({"TrainingJobName": name, "ResourceConfig": {"InstanceCount": -1}});

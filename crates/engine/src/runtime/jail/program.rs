@@ -73,6 +73,12 @@ pub(super) fn start(program: &Program, run_as: Option<&RunAs>) -> Result<Child, 
     let path = find(name, program)?;
     let mut command = Command::new(&path);
     if let Some(run_as) = run_as {
+        // What the kernel does not know the C library would give to a shell, where it has to change more
+        // than the program.
+        let format = format::of(&path);
+        if !format.is_known {
+            return Err(StartError::Format { path, reason: format.description });
+        }
         run_as.apply(&mut command);
     }
     command

@@ -15,6 +15,8 @@ const PT_INTERP: u64 = 3;
 pub(in crate::runtime) struct Format {
     /// The program that has to execute it.
     pub(in crate::runtime) interpreter: Option<Vec<u8>>,
+    /// Whether the kernel may execute it, as far as the first bytes tell.
+    pub(super) is_known: bool,
     /// In words.
     pub(super) description: String,
 }
@@ -22,28 +24,31 @@ pub(in crate::runtime) struct Format {
 /// Looks at the start of a file; one that can't be read has no known format.
 pub(in crate::runtime) fn of(path: &Path) -> Format {
     let mut head = Vec::new();
-    if let Ok(file) = fs::File::open(path) {
-        // What could be read is all that there is to say.
-        let _ = file.take(HEAD).read_to_end(&mut head);
-    }
-    parse(&head)
+    let read = fs::File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut head));
+    // What could be read is all that there is to say.
+    let format = parse(&head);
+    Format { is_known: format.is_known || read.is_err(), ..format }
 }
 
 fn parse(head: &[u8]) -> Format {
     if let Some(line) = head.strip_prefix(b"#!") {
         let interpreter = script_interpreter(line);
-        return Format { interpreter, description: "a script whose #! line names no program".to_owned() };
+        return Format {
+            interpreter,
+            is_known: true,
+            description: "a script whose #! line names no program".to_owned(),
+        };
     }
     if head.starts_with(b"\x7fELF") {
         let built_for = number(head, 18, 2).map_or("an unknown machine", machine);
         let description = format!("built for {built_for}, but this machine is {}", std::env::consts::ARCH);
-        return Format { interpreter: loader(head), description };
+        return Format { interpreter: loader(head), is_known: true, description };
     }
     let description = match head {
         [] => "the file is empty",
         _ => "neither a program of this machine nor a script with a #! line",
     };
-    Format { interpreter: None, description: description.to_owned() }
+    Format { interpreter: None, is_known: false, description: description.to_owned() }
 }
 
 /// The program in the first line after `#!`, which may start with blanks and have one argument.
@@ -106,6 +111,15 @@ mod tests {
         let loader = String::from_utf8(format.interpreter.unwrap()).unwrap();
         assert!(loader.contains("ld-"), "{loader}");
         assert!(format.description.starts_with(&format!("built for {}", std::env::consts::ARCH)));
+    }
+
+    #[test]
+    fn only_programs_and_scripts_are_known_and_what_can_not_be_read_may_be_one() {
+        for (head, known) in [(&b"#!/bin/sh\n"[..], true), (b"\x7fELF", true), (b"echo", false), (b"", false)]
+        {
+            assert_eq!(parse(head).is_known, known);
+        }
+        assert!(of(Path::new("/nowhere")).is_known);
     }
 
     #[test]

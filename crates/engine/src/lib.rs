@@ -7,8 +7,10 @@
 
 pub mod artifact;
 pub mod backend;
+pub mod cgroup;
 pub mod engine;
 mod explain;
+pub mod gpu;
 pub mod image;
 pub mod instance;
 pub mod job;

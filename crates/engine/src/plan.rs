@@ -12,12 +12,16 @@ use serde::{Deserialize, Serialize};
 
 mod build;
 mod config;
+mod gpus;
 mod image;
+mod limits;
 mod path;
 mod shard;
 
 pub use build::{Listing, PlanError, Surroundings, manifests, plan};
+pub use gpus::{DeviceEdits, Gpu, GpuError, GpuPlan, GpuPolicy, wants_accelerators};
 pub use image::{ALLPAIRS, BUILT_IN_PROGRAM, FileKind, Image, ImageError};
+pub use limits::{Capacity, LimitPolicy, Limits, LimitsError};
 
 /// One attempt at a job: what every instance does, and what comes after the last one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,8 +76,12 @@ pub struct InstancePlan {
     pub metrics: Vec<MetricDefinition>,
     /// Between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// Of `/dev/shm`, in bytes; half of the machine's memory when absent.
+    /// Of `/dev/shm`, in bytes; half of the memory that the instance may take when absent.
     pub shm_size: Option<u64>,
+    /// What the instance may take of its machine.
+    pub limits: Limits,
+    /// Which GPUs of its machine it has.
+    pub gpus: GpuPlan,
     /// The deflate level of the artifacts, 0 (stored) to 9.
     pub compression_level: u32,
 }

@@ -5,8 +5,7 @@
 
 use std::path::PathBuf;
 
-use rustix::system::sysinfo;
-
+use crate::cgroup::machine_memory;
 use crate::plan::{Exposed, Identity, InstancePlan, RuntimePlan};
 
 pub(crate) mod jail;
@@ -39,6 +38,7 @@ pub(crate) struct Places {
 /// The jail in which a plan's `train` runs.
 pub(crate) fn jail(plan: &InstancePlan, shield: Shield, places: Places) -> Jail {
     let Places { ml, changes, mut mounts } = places;
+    let links = show_gpus(plan, &mut mounts);
     let (root, run_as, working_directory) = match &plan.runtime {
         RuntimePlan::Host { exposed, working_directory } => {
             mounts.extend(exposed.iter().map(shown));
@@ -53,13 +53,37 @@ pub(crate) fn jail(plan: &InstancePlan, shield: Shield, places: Places) -> Jail 
         root,
         hostname: plan.host.clone(),
         mounts,
-        shm_size: plan.shm_size.unwrap_or_else(half_of_memory),
+        links,
+        groups: Vec::new(),
+        most_processes: None,
+        shm_size: plan.shm_size.unwrap_or_else(|| plan.limits.memory.unwrap_or_else(machine_memory) / 2),
         program: Program {
             command: plan.command.clone(),
             environment: plan.environment.clone(),
             working_directory: working_directory.clone(),
             run_as,
         },
+    }
+}
+
+/// Shows what GPUs need, and returns the links to make for it. A program of the machine sees the machine's drivers
+/// already, and lacks only the devices.
+fn show_gpus(plan: &InstancePlan, mounts: &mut Vec<Mount>) -> Vec<(PathBuf, PathBuf)> {
+    let edits = &plan.gpus.edits;
+    let there = |exposed: &&Exposed| match plan.runtime {
+        RuntimePlan::Host { .. } => exposed.source == exposed.target,
+        RuntimePlan::Oci { .. } => false,
+    };
+    let writable = |exposed: &Exposed| Mount::Writable {
+        source: exposed.source.clone(),
+        target: exposed.target.clone(),
+    };
+    mounts.extend(edits.nodes.iter().map(writable));
+    mounts.extend(edits.files.iter().filter(|exposed| !there(exposed)).map(shown));
+    mounts.extend(edits.writable.iter().filter(|exposed| !there(exposed)).map(writable));
+    match plan.runtime {
+        RuntimePlan::Host { .. } => Vec::new(),
+        RuntimePlan::Oci { .. } => edits.links.clone(),
     }
 }
 
@@ -71,12 +95,4 @@ fn shown(exposed: &Exposed) -> Mount {
 fn run_as(user: &Identity, ml: PathBuf) -> Option<RunAs> {
     let root = Identity { uid: 0, gid: 0, groups: Vec::new() };
     (*user != root).then(|| RunAs { user: user.clone(), owns: ml })
-}
-
-fn half_of_memory() -> u64 {
-    let machine = sysinfo();
-    // The field's width differs between machines.
-    #[expect(clippy::useless_conversion, reason = "u32 on 32-bit machines")]
-    let total = u64::from(machine.totalram);
-    total * u64::from(machine.mem_unit) / 2
 }

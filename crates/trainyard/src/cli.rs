@@ -7,11 +7,13 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueHint};
 
 use crate::exit::Exit;
 use crate::machine::Given;
+use resources::Resources;
 
 mod completions;
 pub(crate) mod instance;
 mod merge;
 mod plan;
+mod resources;
 mod run;
 mod train;
 
@@ -56,11 +58,19 @@ struct Places {
     /// Keep jobs and buckets in DIR instead of the user's data folder
     #[arg(long, value_name = "DIR", env = "TRAINYARD_DATA_DIR", value_hint = ValueHint::DirPath)]
     data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    resources: Resources,
 }
 
 impl Places {
     fn given(&self, grace: Option<Duration>) -> Given {
-        Given { buckets: self.buckets.clone(), images: self.images.clone(), grace }
+        Given {
+            buckets: self.buckets.clone(),
+            images: self.images.clone(),
+            grace,
+            limits: self.resources.limits.into(),
+            gpus: self.resources.gpus.into(),
+        }
     }
 }
 

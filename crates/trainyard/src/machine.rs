@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use indexmap::IndexMap;
+use trainyard_engine::plan::{GpuPolicy, LimitPolicy};
 use trainyard_engine::prepare::{ImageSource, Machine};
 use trainyard_engine::storage::Buckets;
 
@@ -23,6 +24,10 @@ pub(crate) struct Given {
     pub(crate) images: Vec<(String, String)>,
     /// `--grace SECONDS`.
     pub(crate) grace: Option<Duration>,
+    /// `--limits`.
+    pub(crate) limits: LimitPolicy,
+    /// `--gpus`.
+    pub(crate) gpus: GpuPolicy,
 }
 
 /// Puts together what the command line says and what the environment has.
@@ -44,6 +49,8 @@ pub(crate) fn machine(data: &Path, given: &Given) -> anyhow::Result<Machine> {
         images,
         image_source: ImageSource { store: data.join("images"), docker_config: docker_config() },
         grace: given.grace,
+        limits: given.limits,
+        gpus: given.gpus,
     })
 }
 

@@ -7,8 +7,8 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::time::Instant;
 
 use super::Scene;
+use super::limits::Confinement;
 use super::log::{Lines, Log};
-use super::memory::MemoryKills;
 use super::reports::Reports;
 use super::stop::until;
 use crate::run::{Exit, Report, Stream, Timestamp};
@@ -29,6 +29,8 @@ const SIGKILL: i32 = 9;
 pub(crate) enum Trained {
     /// It ended, by itself or because it was asked to.
     Exited(Exit),
+    /// The kernel killed it for want of memory; how much it had and may have.
+    OutOfMemory(String),
     /// The instance was asked to stop before `train` had started.
     Stopped,
     /// It never ran.
@@ -45,8 +47,21 @@ pub(crate) async fn train(
     log: &mut Log,
     reports: &mut Reports,
 ) -> io::Result<Trained> {
-    let kills = MemoryKills::so_far();
-    let (mut running, output) = match start(scene.self_program, jail).await {
+    let confinement = Confinement::of(scene.plan, reports);
+    let jail = confinement.jail(jail, scene.plan);
+    let trained = train_confined(scene, &jail, &confinement, log, reports).await;
+    confinement.lift(reports).await;
+    trained
+}
+
+async fn train_confined(
+    scene: &Scene<'_>,
+    jail: &Jail,
+    confinement: &Confinement,
+    log: &mut Log,
+    reports: &mut Reports,
+) -> io::Result<Trained> {
+    let (mut running, output) = match start(scene.self_program, jail, confinement.group()).await {
         Ok(started) => started,
         Err(error) => return Ok(Trained::NotStarted(error)),
     };
@@ -66,11 +81,21 @@ pub(crate) async fn train(
         Some(exit) => exit,
         None => Exit::Signal(SIGKILL),
     };
-    let for_memory = exit.code() == 128 + SIGKILL && watch.asked != Asked::Kill && kills.happened_since();
-    let exit = if for_memory { Exit::OutOfMemory } else { exit };
+    let killed = exit.code() == 128 + SIGKILL && watch.asked != Asked::Kill;
     log.finish(reports);
+    let kills = confinement.memory_kills();
+    let trained = match kills {
+        Some(used) if killed => Trained::OutOfMemory(used),
+        Some(used) => {
+            reports
+                .warn(format!("the kernel has killed programs of the instance for want of memory: {used}"));
+            Trained::Exited(exit)
+        }
+        None => Trained::Exited(exit),
+    };
+    let exit = if matches!(trained, Trained::OutOfMemory(_)) { Exit::OutOfMemory } else { exit };
     reports.tell(Report::Exited(exit));
-    Ok(Trained::Exited(exit))
+    Ok(trained)
 }
 
 /// What the instance has been asked for.

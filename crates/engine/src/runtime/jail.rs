@@ -45,6 +45,13 @@ pub(crate) struct Jail {
     pub(crate) mounts: Vec<Mount>,
     /// Of `/dev/shm`, in bytes.
     pub(crate) shm_size: u64,
+    /// Links to make where nothing is yet: where, and what they point to.
+    pub(crate) links: Vec<(PathBuf, PathBuf)>,
+    /// What the instance sees of its control group: the controllers of each hierarchy of version 1, none of
+    /// version 2. Empty without a group of its own.
+    pub(crate) groups: Vec<Vec<String>>,
+    /// Most processes of the jail, where no control group counts them. Root is never held to it.
+    pub(crate) most_processes: Option<u32>,
     /// What is started.
     pub(crate) program: Program,
 }

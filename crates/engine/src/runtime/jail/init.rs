@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use rustix::process::{
-    DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus, set_dumpable_behavior,
-    set_parent_process_death_signal, setsid, wait, waitpid,
+    DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, set_dumpable_behavior,
+    set_parent_process_death_signal, setrlimit, setsid, wait, waitpid,
 };
 use rustix::system::sethostname;
 use rustix::thread::UnshareFlags;
@@ -78,6 +78,10 @@ fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError>
     if let Some(run_as) = run_as {
         run_as.hand_over()?;
     }
+    if !jail.groups.is_empty() {
+        // The group that this process is in becomes the uppermost that can be seen.
+        sys::unshare(UnshareFlags::NEWCGROUP).map_err(step("separate the control groups"))?;
+    }
     // From the machine's file tree …
     let kernel = machine::trees(jail)?;
     let planned = jail.mounts.iter().map(Tree::planned).collect::<Result<Vec<_>, _>>()?;
@@ -91,6 +95,7 @@ fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError>
     if matches!(jail.root, Root::Layers { .. }) {
         layers::make_working_directory(&jail.program.working_directory)?;
     }
+    machine::link(&jail.links)?;
 
     privileges::drop_privileges()?;
     // Nobody inside may look into this process or take its socket.
@@ -103,6 +108,10 @@ fn attach(trees: Vec<Tree>) -> Result<(), SetupError> {
 }
 
 fn run(jail: &Jail, run_as: Option<&RunAs>, socket: &mut UnixStream) -> Result<(), SetupError> {
+    if let Some(most) = jail.most_processes.map(u64::from) {
+        let limit = Rlimit { current: Some(most), maximum: Some(most) };
+        setrlimit(Resource::Nproc, limit).map_err(step("limit the number of processes"))?;
+    }
     let train = match program::start(&jail.program, run_as) {
         Ok(child) => Pid::from_child(&child),
         Err(error) => {

@@ -14,6 +14,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::{Command, INIT_COMMAND, Jail, Message};
+use crate::cgroup::Group;
 use crate::run::Exit;
 use crate::sys::watch_readable;
 
@@ -81,9 +82,15 @@ pub(crate) struct Output {
 
 /// Starts `self_program` as the first process of a jail, up to namespaces with their id maps.
 ///
+/// With a control group, everything in the jail is in it.
+///
 /// # Errors
 /// The kernel refuses it, or the program does not know `instance-init`.
-pub(crate) async fn start(self_program: &Path, jail: &Jail) -> Result<(Running, Output), StartError> {
+pub(crate) async fn start(
+    self_program: &Path,
+    jail: &Jail,
+    group: Option<&Group>,
+) -> Result<(Running, Output), StartError> {
     let (mut running, output) = spawn(self_program)
         .map_err(|source| StartError::Io { step: "start the first process of the instance", source })?;
     match running.message().await {
@@ -93,6 +100,10 @@ pub(crate) async fn start(self_program: &Path, jail: &Jail) -> Result<(Running, 
     }
     write_id_maps(running.init.id())
         .map_err(|source| StartError::Io { step: "map user ids into the instance", source })?;
+    // Nothing else has been started yet, so nothing is left outside.
+    group
+        .map_or(Ok(()), |group| group.take(running.init.id()))
+        .map_err(|source| StartError::Io { step: "put the instance into its control group", source })?;
     let order = serde_json::to_vec(jail)
         .map_err(|error| StartError::Broken { explanation: format!("can't write down the jail: {error}") })?;
     let sent = async {

@@ -1,0 +1,121 @@
+//! What keeps the processes of an instance within its limits, and what is known of them afterwards.
+
+use std::time::Duration;
+
+use rustix::process::getuid;
+
+use super::memory::MemoryKills;
+use super::reports::Reports;
+use crate::cgroup::{Controller, Group, machine_memory};
+use crate::explain::{bytes, chain};
+use crate::plan::{InstancePlan, Limits};
+use crate::runtime::jail::Jail;
+
+/// How long the kernel may take to forget processes that have ended.
+const FORGETTING: Duration = Duration::from_secs(1);
+/// Between two attempts to remove a group.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The control group of an instance, if it could get one.
+pub(crate) struct Confinement {
+    group: Option<Group>,
+    /// Of the machine or of the supervisor's own group, before the instance started.
+    kills: MemoryKills,
+}
+
+impl Confinement {
+    /// Makes the group and sets the limits. What can't be enforced is told as a warning with the reason.
+    pub(crate) fn of(plan: &InstancePlan, reports: &mut Reports) -> Self {
+        let kills = MemoryKills::so_far();
+        let name = format!("{}-{}-{}", plan.job, plan.attempt, plan.host);
+        let group = match Group::create(&name) {
+            Ok(group) => {
+                for missing in group.limit(&plan.limits) {
+                    reports.warn(format!("a limit can't be enforced: {missing}"));
+                }
+                Some(group)
+            }
+            Err(error) => {
+                if let Some(limits) = not_enforced(&plan.limits, getuid().is_root()) {
+                    reports.warn(format!("{limits} can't be enforced: {}", chain(&error)));
+                }
+                None
+            }
+        };
+        Self { group, kills }
+    }
+
+    /// The group, to put processes in.
+    pub(crate) fn group(&self) -> Option<&Group> {
+        self.group.as_ref()
+    }
+
+    /// The jail with what it must know of the limits.
+    pub(crate) fn jail(&self, jail: &Jail, plan: &InstancePlan) -> Jail {
+        let counted = self.group.as_ref().is_some_and(|group| group.has(Controller::Pids));
+        Jail {
+            groups: self.group.as_ref().map(Group::hierarchies).unwrap_or_default(),
+            most_processes: (!counted).then_some(plan.limits.pids),
+            ..jail.clone()
+        }
+    }
+
+    /// If programs were killed for want of memory: what they had and may have, as far as it is known.
+    pub(crate) fn memory_kills(&self) -> Option<String> {
+        let Some(group) = self.group.as_ref().filter(|group| group.has(Controller::Memory)) else {
+            return self.kills.happened_since().then(String::new);
+        };
+        let memory = group.memory();
+        (memory.kills > 0).then(|| {
+            let used = memory.peak.map_or_else(|| "an unknown number of bytes".to_owned(), bytes);
+            match memory.limit {
+                Some(limit) => format!("used {used} of {} allowed", bytes(limit)),
+                None => format!("used {used} of the machine's {}", bytes(machine_memory())),
+            }
+        })
+    }
+
+    /// Removes the group, once its processes have ended.
+    pub(crate) async fn lift(self, reports: &mut Reports) {
+        let Some(group) = self.group else { return };
+        let refused = group.refused_processes();
+        if refused > 0 {
+            reports.warn(format!(
+                "the instance had as many processes as it may have; {refused} could not be started (PidsLimit)"
+            ));
+        }
+        let removing = async {
+            while !group.remove() {
+                tokio::time::sleep(PAUSE).await;
+            }
+        };
+        // Who comes next removes what is left then.
+        let _ = tokio::time::timeout(FORGETTING, removing).await;
+    }
+}
+
+/// The limits that only a control group can enforce, in words.
+fn not_enforced(limits: &Limits, root: bool) -> Option<String> {
+    let cpus = limits.cpus.map(|cpus| format!("{cpus} CPUs"));
+    let memory = limits.memory.map(|memory| format!("{} of memory", bytes(memory)));
+    // The kernel counts the processes of everybody else without a group.
+    let pids = root.then(|| format!("{} processes", limits.pids));
+    let all: Vec<_> = cpus.into_iter().chain(memory).chain(pids).collect();
+    (!all.is_empty()).then(|| format!("the limits of the instance ({})", all.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_that_need_a_group_are_named() {
+        let advised = Limits::of_pids(Some(100));
+        assert_eq!(not_enforced(&advised, false), None);
+        let text = not_enforced(&advised, true).unwrap();
+        assert_eq!(text, "the limits of the instance (100 processes)");
+        let enforced = Limits { cpus: Some(2), memory: Some(8 << 30), ..advised };
+        let text = not_enforced(&enforced, false).unwrap();
+        assert_eq!(text, "the limits of the instance (2 CPUs, 8.0 GiB (8589934592 bytes) of memory)");
+    }
+}

@@ -1,14 +1,18 @@
 //! What keeps the processes of an instance within its limits, and what is known of them afterwards.
 
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::getuid;
 
 use super::memory::MemoryKills;
 use super::reports::Reports;
+use super::train::Trained;
+use super::volume::Volume;
 use crate::cgroup::{Controller, Group, machine_memory};
 use crate::explain::{bytes, chain};
 use crate::plan::{InstancePlan, Limits};
+use crate::run::Exit;
 use crate::runtime::jail::Jail;
 
 /// How long the kernel may take to forget processes that have ended.
@@ -21,11 +25,14 @@ pub(crate) struct Confinement {
     group: Option<Group>,
     /// Of the machine or of the supervisor's own group, before the instance started.
     kills: MemoryKills,
+    volume: Volume,
 }
 
 impl Confinement {
     /// Makes the group and sets the limits. What can't be enforced is told as a warning with the reason.
-    pub(crate) fn of(plan: &InstancePlan, reports: &mut Reports) -> Self {
+    ///
+    /// `scratch` holds all that the instance writes.
+    pub(crate) async fn of(plan: &InstancePlan, scratch: &Path, reports: &mut Reports) -> Self {
         let kills = MemoryKills::so_far();
         let name = format!("{}-{}-{}", plan.job, plan.attempt, plan.host);
         let group = match Group::create(&name) {
@@ -42,7 +49,7 @@ impl Confinement {
                 None
             }
         };
-        Self { group, kills }
+        Self { group, kills, volume: Volume::watch(plan, scratch).await }
     }
 
     /// The group, to put processes in.
@@ -60,8 +67,23 @@ impl Confinement {
         }
     }
 
+    /// Waits until the instance has more than its volume holds; for ever if that has no limit.
+    pub(crate) async fn volume_full(&self) {
+        self.volume.exceeded().await;
+    }
+
+    /// Whether the instance ended, or has to count as failed, because it took more than it may have: how it ended,
+    /// and how much. `killed` means that something else than its supervisor has killed it.
+    pub(crate) async fn exceeded(&self, exit: Exit, killed: bool) -> Option<(Exit, String)> {
+        if let Some(explanation) = self.volume.is_exceeded().await {
+            return Some((exit, explanation));
+        }
+        let used = self.memory_kills().filter(|_| killed)?;
+        Some((Exit::OutOfMemory, used))
+    }
+
     /// If programs were killed for want of memory: what they had and may have, as far as it is known.
-    pub(crate) fn memory_kills(&self) -> Option<String> {
+    fn memory_kills(&self) -> Option<String> {
         let Some(group) = self.group.as_ref().filter(|group| group.has(Controller::Memory)) else {
             return self.kills.happened_since().then(String::new);
         };
@@ -75,8 +97,15 @@ impl Confinement {
         })
     }
 
-    /// Removes the group, once its processes have ended.
-    pub(crate) async fn lift(self, reports: &mut Reports) {
+    /// Tells what the instance may want to know of its limits, and removes the group once its processes have ended.
+    pub(crate) async fn lift(self, trained: Option<&Trained>, reports: &mut Reports) {
+        // Without a group nobody knows whose programs they were.
+        if let (Some(Trained::Exited(_)), Some(used)) =
+            (trained, self.memory_kills().filter(|used| !used.is_empty()))
+        {
+            let text = "the kernel has killed programs of the instance for want of memory";
+            reports.warn(format!("{text}: {used}"));
+        }
         let Some(group) = self.group else { return };
         let refused = group.refused_processes();
         if refused > 0 {

@@ -29,8 +29,13 @@ const SIGKILL: i32 = 9;
 pub(crate) enum Trained {
     /// It ended, by itself or because it was asked to.
     Exited(Exit),
-    /// The kernel killed it for want of memory; how much it had and may have.
-    OutOfMemory(String),
+    /// It was ended because it took more than it may have.
+    Exceeded {
+        /// How it ended.
+        exit: Exit,
+        /// How much it had and may have.
+        explanation: String,
+    },
     /// The instance was asked to stop before `train` had started.
     Stopped,
     /// It never ran.
@@ -47,10 +52,10 @@ pub(crate) async fn train(
     log: &mut Log,
     reports: &mut Reports,
 ) -> io::Result<Trained> {
-    let confinement = Confinement::of(scene.plan, reports);
+    let confinement = Confinement::of(scene.plan, scene.scratch.root(), reports).await;
     let jail = confinement.jail(jail, scene.plan);
     let trained = train_confined(scene, &jail, &confinement, log, reports).await;
-    confinement.lift(reports).await;
+    confinement.lift(trained.as_ref().ok(), reports).await;
     trained
 }
 
@@ -76,25 +81,20 @@ async fn train_confined(
     }
     reports.tell(Report::Training);
     let mut watch = Watch::new(scene, running, output, log, reports);
-    watch.until_ended().await?;
+    watch.until_ended(confinement).await?;
     let exit = match watch.running.exited().await {
         Some(exit) => exit,
         None => Exit::Signal(SIGKILL),
     };
     let killed = exit.code() == 128 + SIGKILL && watch.asked != Asked::Kill;
     log.finish(reports);
-    let kills = confinement.memory_kills();
-    let trained = match kills {
-        Some(used) if killed => Trained::OutOfMemory(used),
-        Some(used) => {
-            reports
-                .warn(format!("the kernel has killed programs of the instance for want of memory: {used}"));
-            Trained::Exited(exit)
-        }
+    let trained = match confinement.exceeded(exit, killed).await {
+        Some((exit, explanation)) => Trained::Exceeded { exit, explanation },
         None => Trained::Exited(exit),
     };
-    let exit = if matches!(trained, Trained::OutOfMemory(_)) { Exit::OutOfMemory } else { exit };
-    reports.tell(Report::Exited(exit));
+    if let Trained::Exceeded { exit, .. } | Trained::Exited(exit) = trained {
+        reports.tell(Report::Exited(exit));
+    }
     Ok(trained)
 }
 
@@ -125,6 +125,7 @@ enum Event {
     Ended(io::Result<()>),
     StopRequested,
     GraceEnded,
+    VolumeFull,
 }
 
 impl<'a, 'b> Watch<'a, 'b> {
@@ -139,16 +140,16 @@ impl<'a, 'b> Watch<'a, 'b> {
         Self { scene, running, stdout, stderr, log, reports, asked: Asked::Nothing }
     }
 
-    async fn until_ended(&mut self) -> io::Result<()> {
+    async fn until_ended(&mut self, confinement: &Confinement) -> io::Result<()> {
         loop {
-            match self.next().await {
+            match self.next(confinement).await {
                 Event::Output(stream) => {
                     self.take(stream, Source::read);
                 }
                 Event::LinesDue => self.log.write(),
                 Event::MetricsDue => self.log.report_metrics(self.reports),
                 Event::StopRequested => self.ask(Asked::Terminate, Command::Terminate).await,
-                Event::GraceEnded => self.ask(Asked::Kill, Command::Kill).await,
+                Event::GraceEnded | Event::VolumeFull => self.ask(Asked::Kill, Command::Kill).await,
                 Event::Ended(ended) => {
                     self.drain();
                     return ended;
@@ -157,7 +158,7 @@ impl<'a, 'b> Watch<'a, 'b> {
         }
     }
 
-    async fn next(&mut self) -> Event {
+    async fn next(&mut self, confinement: &Confinement) -> Event {
         let stop = &self.scene.stop;
         let lines_due = self.log.due().map(Instant::from_std);
         let metrics_due = self.log.metrics_due().map(Instant::from_std);
@@ -167,6 +168,7 @@ impl<'a, 'b> Watch<'a, 'b> {
             () = until(lines_due) => Event::LinesDue,
             () = until(metrics_due) => Event::MetricsDue,
             ended = self.running.ended() => Event::Ended(ended),
+            () = confinement.volume_full(), if self.asked != Asked::Kill => Event::VolumeFull,
             () = stop.requested(), if self.asked == Asked::Nothing => Event::StopRequested,
             () = stop.grace_ended(), if self.asked == Asked::Terminate => Event::GraceEnded,
         }

@@ -98,8 +98,7 @@ fn all_that_is_sent_arrives() {
         "RetryStrategy": {"MaximumRetryAttempts": 3},
         "Trainyard": {
             "Merge": {"Glob": "part-*.parquet", "Output": "pairs.parquet", "OrderBy": "row"},
-            "ShardBy": "size", "GraceInSeconds": 0, "ShmSizeInGB": 2, "PidsLimit": 100,
-            "Output": {"Level": 6}
+            "ShardBy": "size", "GraceInSeconds": 0, "ShmSizeInGB": 2, "PidsLimit": 100, "Output": {"Level": 6}
         }
     }));
     let spec = spec(&request).unwrap();

@@ -14,6 +14,7 @@ pub mod gpu;
 pub mod image;
 pub mod instance;
 pub mod job;
+pub mod lookup;
 pub mod plan;
 pub mod prepare;
 pub mod run;

@@ -29,6 +29,7 @@ mod privileges;
 mod program;
 mod root;
 mod run_as;
+mod seccomp;
 pub(crate) mod start;
 
 /// The hidden subcommand that runs [`init::instance_init`].

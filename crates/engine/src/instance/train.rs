@@ -46,7 +46,12 @@ pub(crate) async fn train(
     reports: &mut Reports,
 ) -> io::Result<Trained> {
     let kills = MemoryKills::so_far();
-    let (mut running, output) = match start(scene.self_program, jail).await {
+    let started = tokio::select! {
+        started = start(scene.self_program, jail) => started,
+        // What has been started ends with its socket.
+        () = scene.stop.requested() => return Ok(Trained::Stopped),
+    };
+    let (mut running, output) = match started {
         Ok(started) => started,
         Err(error) => return Ok(Trained::NotStarted(error)),
     };
@@ -55,7 +60,7 @@ pub(crate) async fn train(
         () = scene.stop.requested() => Err(Trained::Stopped),
     };
     if let Err(trained) = started {
-        running.command(Command::Kill).await;
+        running.give_up();
         running.ended().await?;
         return Ok(trained);
     }

@@ -46,6 +46,8 @@ pub(crate) struct Jail {
     pub(crate) mounts: Vec<Mount>,
     /// Of `/dev/shm`, in bytes.
     pub(crate) shm_size: u64,
+    /// The signal by which [`Command::Terminate`] asks every process to end.
+    pub(crate) stop_signal: i32,
     /// What is started.
     pub(crate) program: Program,
 }
@@ -143,6 +145,11 @@ pub(crate) struct RunAs {
 pub(crate) enum Message {
     /// The namespaces are there, the id maps can be written.
     Unshared,
+    /// PID 1 is there and begins to make the jail.
+    Begun {
+        /// Its number on the machine.
+        pid: i32,
+    },
     /// The kernel refuses namespaces.
     NamespacesRefused {
         /// An errno.
@@ -176,7 +183,7 @@ pub(crate) enum Message {
 /// What the supervisor tells PID 1, one byte each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// SIGTERM to every process of the instance.
+    /// The jail's stop signal to every process of the instance.
     Terminate,
     /// SIGKILL to every process of the instance.
     Kill,

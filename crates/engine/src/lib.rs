@@ -19,6 +19,7 @@ pub mod plan;
 pub mod prepare;
 pub mod run;
 pub mod runtime;
+mod signal;
 pub mod spec;
 pub mod storage;
 pub mod store;

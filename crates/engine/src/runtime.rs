@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use crate::cgroup::machine_memory;
 use crate::plan::{Exposed, Identity, InstancePlan, RuntimePlan};
+use crate::signal::SIGTERM;
 
 pub(crate) mod jail;
 
@@ -39,14 +40,14 @@ pub(crate) struct Places {
 pub(crate) fn jail(plan: &InstancePlan, shield: Shield, places: Places) -> Jail {
     let Places { ml, changes, mut mounts } = places;
     let links = show_gpus(plan, &mut mounts);
-    let (root, run_as, working_directory) = match &plan.runtime {
+    let (root, run_as, working_directory, stop_signal) = match &plan.runtime {
         RuntimePlan::Host { exposed, working_directory } => {
             mounts.extend(exposed.iter().map(shown));
-            (Root::Machine { overlay: shield == Shield::Overlay }, None, working_directory)
+            (Root::Machine { overlay: shield == Shield::Overlay }, None, working_directory, SIGTERM)
         }
-        RuntimePlan::Oci { layers, user, working_directory } => {
+        RuntimePlan::Oci { layers, user, working_directory, stop_signal } => {
             let root = Root::Layers { lower: layers.clone(), changes };
-            (root, run_as(user, ml), working_directory)
+            (root, run_as(user, ml), working_directory, *stop_signal)
         }
     };
     Jail {
@@ -57,6 +58,7 @@ pub(crate) fn jail(plan: &InstancePlan, shield: Shield, places: Places) -> Jail 
         groups: Vec::new(),
         most_processes: None,
         shm_size: plan.shm_size.unwrap_or_else(|| plan.limits.memory.unwrap_or_else(machine_memory) / 2),
+        stop_signal,
         program: Program {
             command: plan.command.clone(),
             environment: plan.environment.clone(),

@@ -66,7 +66,12 @@ async fn train_confined(
     log: &mut Log,
     reports: &mut Reports,
 ) -> io::Result<Trained> {
-    let (mut running, output) = match start(scene.self_program, jail, confinement.group()).await {
+    let started = tokio::select! {
+        started = start(scene.self_program, jail, confinement.group()) => started,
+        // What has been started ends with its socket.
+        () = scene.stop.requested() => return Ok(Trained::Stopped),
+    };
+    let (mut running, output) = match started {
         Ok(started) => started,
         Err(error) => return Ok(Trained::NotStarted(error)),
     };
@@ -75,7 +80,7 @@ async fn train_confined(
         () = scene.stop.requested() => Err(Trained::Stopped),
     };
     if let Err(trained) = started {
-        running.command(Command::Kill).await;
+        running.give_up();
         running.ended().await?;
         return Ok(trained);
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use fs_err as fs;
 use rustix::process::{
     DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, set_dumpable_behavior,
     set_parent_process_death_signal, setrlimit, setsid, wait, waitpid,
@@ -71,6 +72,7 @@ fn wait_for(pid: Pid) -> Result<(), SetupError> {
 /// What PID 1 does: the recipe, step by step.
 fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(step("depend on the supervisor"))?;
+    tell(socket, &Message::Begun { pid: pid_on_the_machine()? })?;
     setsid().map_err(step("start a session"))?;
     sethostname(jail.hostname.as_bytes()).map_err(step("set the host name"))?;
 
@@ -103,11 +105,29 @@ fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError>
     run(jail, run_as, socket)
 }
 
+/// This process's number outside of its namespace, which the machine's `/proc` shows as long as it is there.
+fn pid_on_the_machine() -> Result<i32, SetupError> {
+    let shown = fs::read_link("/proc/self").map_err(step("find the number of the first process"))?;
+    shown
+        .to_string_lossy()
+        .parse()
+        .map_err(io::Error::other)
+        .map_err(step("read the number of the first process"))
+}
+
 fn attach(trees: Vec<Tree>) -> Result<(), SetupError> {
     trees.iter().try_for_each(Tree::attach)
 }
 
 fn run(jail: &Jail, run_as: Option<&RunAs>, socket: &mut UnixStream) -> Result<(), SetupError> {
+    let commands = socket.try_clone().map_err(step("listen to the supervisor"))?;
+    let terminated = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&terminated);
+    let stop_signal = jail.stop_signal;
+    // Before the program, which may start so many processes that no thread can be had any more.
+    thread::Builder::new()
+        .spawn(move || obey(commands, stop_signal, &flag))
+        .map_err(step("listen to the supervisor"))?;
     if let Some(most) = jail.most_processes.map(u64::from) {
         let limit = Rlimit { current: Some(most), maximum: Some(most) };
         setrlimit(Resource::Nproc, limit).map_err(step("limit the number of processes"))?;
@@ -120,10 +140,6 @@ fn run(jail: &Jail, run_as: Option<&RunAs>, socket: &mut UnixStream) -> Result<(
         }
     };
     tell(socket, &Message::Started)?;
-    let commands = socket.try_clone().map_err(step("listen to the supervisor"))?;
-    let terminated = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&terminated);
-    thread::Builder::new().spawn(move || obey(commands, &flag)).map_err(step("listen to the supervisor"))?;
     let exit = reap_until(train)?;
     if terminated.load(Ordering::SeqCst) {
         // Every process was asked to end and has the grace to do so, not only `train`.
@@ -134,14 +150,14 @@ fn run(jail: &Jail, run_as: Option<&RunAs>, socket: &mut UnixStream) -> Result<(
 }
 
 /// Carries out the supervisor's commands; without a supervisor everything is killed.
-fn obey(mut commands: UnixStream, terminated: &AtomicBool) {
+fn obey(mut commands: UnixStream, stop_signal: i32, terminated: &AtomicBool) {
     let mut byte = [0];
     loop {
         match commands.read(&mut byte) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Ok(1) if byte == [Command::Terminate.byte()] => {
                 terminated.store(true, Ordering::SeqCst);
-                sys::signal_all(libc::SIGTERM);
+                sys::signal_all(stop_signal);
             }
             Ok(_) | Err(_) => return sys::signal_all(libc::SIGKILL),
         }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
 
 use fs_err as fs;
-use rustix::process::{Pid, PidfdFlags, getgid, getuid, pidfd_open};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, getgid, getuid, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
@@ -65,6 +66,8 @@ pub(crate) enum StartError {
 #[derive(Debug)]
 pub(crate) struct Running {
     init: Child,
+    /// PID 1, once it is there.
+    first: Option<OwnedFd>,
     ended: AsyncFd<OwnedFd>,
     messages: BufReader<OwnedReadHalf>,
     commands: OwnedWriteHalf,
@@ -111,6 +114,7 @@ pub(crate) async fn start(
         running.commands.write_all(&order).await
     };
     sent.await.map_err(|source| StartError::Io { step: "talk to the instance", source })?;
+    running.begun().await?;
     Ok((running, output))
 }
 
@@ -134,7 +138,8 @@ fn spawn(self_program: &Path) -> io::Result<(Running, Output)> {
     ours.set_nonblocking(true)?;
     let (read, commands) = UnixStream::from_std(ours)?.into_split();
     let ended = watch_readable(pidfd_open(Pid::from_child(&init), PidfdFlags::empty())?)?;
-    let running = Running { init, ended, messages: BufReader::new(read), commands, line: Vec::new() };
+    let running =
+        Running { init, first: None, ended, messages: BufReader::new(read), commands, line: Vec::new() };
     Ok((running, output))
 }
 
@@ -145,6 +150,22 @@ impl Running {
         self.messages.read_until(b'\n', &mut self.line).await.ok()?;
         let line = std::mem::take(&mut self.line);
         serde_json::from_slice(&line).ok()
+    }
+
+    /// Waits until PID 1 is there.
+    async fn begun(&mut self) -> Result<(), StartError> {
+        let pid = match self.message().await {
+            Some(Message::Begun { pid }) => pid,
+            other => return Err(unexpected(other)),
+        };
+        let opened =
+            Pid::from_raw(pid).ok_or(Errno::SRCH).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()));
+        let first = opened.map_err(|errno| StartError::Io {
+            step: "watch the first process of the instance",
+            source: errno.into(),
+        })?;
+        self.first = Some(first);
+        Ok(())
     }
 
     /// Waits until the program runs.
@@ -170,6 +191,12 @@ impl Running {
     pub(crate) async fn ended(&mut self) -> io::Result<()> {
         self.ended.readable().await?.retain_ready();
         self.init.wait().map(|_| ())
+    }
+
+    /// Kills a jail that is still being made, whatever it waits for. PID 1 does not listen yet.
+    pub(crate) fn give_up(&self) {
+        // It may have ended at the same moment, which is no error.
+        let _ = self.first.as_ref().map(|first| pidfd_send_signal(first, Signal::KILL));
     }
 
     /// Sends a command to every process of the instance.

@@ -22,6 +22,7 @@ use crate::runtime::{self, Places, Shield};
 mod collect;
 mod elsewhere;
 mod explain;
+mod limits;
 mod log;
 mod memory;
 mod metrics;
@@ -31,6 +32,7 @@ mod scratch;
 mod stage;
 mod stop;
 mod train;
+mod volume;
 
 use collect::CollectError;
 use log::Log;
@@ -185,9 +187,12 @@ async fn train(
     }
     match trained {
         Trained::Stopped => Ok(Outcome::Stopped),
-        Trained::Exited(_) if scene.stop.kill_at().is_some() => Ok(Outcome::Stopped),
+        Trained::Exited(_) | Trained::Exceeded { .. } if scene.stop.kill_at().is_some() => {
+            Ok(Outcome::Stopped)
+        }
         Trained::Exited(Exit::Code(0)) => Ok(Outcome::Completed),
         Trained::Exited(exit) => Ok(Outcome::Failed { exit, explanation: explanation(scene, log) }),
+        Trained::Exceeded { exit, explanation } => Ok(Outcome::Failed { exit, explanation }),
         Trained::NotStarted(StartError::Program { code, explanation }) => {
             let line = LogLine { at: Timestamp::now(), stream: Stream::Stderr, line: explanation.clone() };
             log.add(line.at, line.stream, line.line.as_bytes(), reports);

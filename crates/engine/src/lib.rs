@@ -7,9 +7,11 @@
 
 pub mod artifact;
 pub mod backend;
+pub mod cgroup;
 pub mod docker;
 pub mod engine;
 mod explain;
+pub mod gpu;
 pub mod image;
 pub mod instance;
 pub mod job;
@@ -18,6 +20,7 @@ pub mod plan;
 pub mod prepare;
 pub mod run;
 pub mod runtime;
+mod signal;
 pub mod spec;
 pub mod storage;
 pub mod store;

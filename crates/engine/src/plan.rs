@@ -12,12 +12,16 @@ use serde::{Deserialize, Serialize};
 
 mod build;
 mod config;
+mod gpus;
 mod image;
+mod limits;
 mod path;
 mod shard;
 
 pub use build::{Listing, PlanError, Surroundings, manifests, plan};
+pub use gpus::{DeviceEdits, Gpu, GpuError, GpuPlan, GpuPolicy, wants_accelerators};
 pub use image::{ALLPAIRS, BUILT_IN_PROGRAM, FileKind, Image, ImageError};
+pub use limits::{Capacity, LimitPolicy, Limits, LimitsError};
 
 /// One attempt at a job: what every instance does, and what comes after the last one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,8 +81,12 @@ pub struct InstancePlan {
     pub metrics: Vec<MetricDefinition>,
     /// Between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// Of `/dev/shm`, in bytes; half of the machine's memory when absent.
+    /// Of `/dev/shm`, in bytes; half of the memory that the instance may take when absent.
     pub shm_size: Option<u64>,
+    /// What the instance may take of its machine.
+    pub limits: Limits,
+    /// Which GPUs of its machine it has.
+    pub gpus: GpuPlan,
     /// The deflate level of the artifacts, 0 (stored) to 9.
     pub compression_level: u32,
 }
@@ -119,6 +127,8 @@ pub enum RuntimePlan {
         user: Identity,
         /// Where the program starts; made if it is not there.
         working_directory: PathBuf,
+        /// The signal that a stop sends to every process before it kills them.
+        stop_signal: i32,
     },
     /// A program of a container image, in a container of a daemon.
     Docker(DockerPlan),
@@ -135,6 +145,8 @@ pub struct DockerPlan {
     pub user: String,
     /// Where the program starts; the daemon makes it if it is not there.
     pub working_directory: PathBuf,
+    /// The signal that asks its processes to end.
+    pub stop_signal: i32,
     /// Whether nothing but the job's own instances can be reached.
     pub isolated: bool,
     /// The data folder that the job belongs to, by which what is left of it is found.

@@ -10,10 +10,15 @@ use fs_err as fs;
 use indexmap::IndexMap;
 use rustix::fs::{Access, access};
 
+use crate::cgroup::capacity;
 use crate::docker::Sockets;
 use crate::engine::Submission;
+use crate::gpu::{GpusError, gpus};
 use crate::image::UnpackedImage;
-use crate::plan::{FileKind, Image, ImageError, Listing, PlanError, Surroundings, manifests, plan};
+use crate::plan::{
+    FileKind, GpuPolicy, Image, ImageError, LimitPolicy, Listing, PlanError, Surroundings, manifests, plan,
+    wants_accelerators,
+};
 use crate::spec::{
     Capabilities, ChannelSource, ChannelSpec, TrainingJobSpec, Unsupported, Violations, unsupported,
 };
@@ -51,6 +56,10 @@ pub struct Machine {
     pub image_source: ImageSource,
     /// Between SIGTERM and SIGKILL, if somebody asked for another time than the job's.
     pub grace: Option<Duration>,
+    /// What `ResourceConfig` means for processors, memory and volume.
+    pub limits: LimitPolicy,
+    /// What is done about GPUs.
+    pub gpus: GpuPolicy,
 }
 
 /// Jobs of this machine belong to no account; twelve digits are what programs expect.
@@ -86,6 +95,9 @@ pub enum PrepareError {
     /// The objects that are there don't make a job.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// The descriptions of this machine's GPUs can't be used.
+    #[error(transparent)]
+    Gpus(#[from] GpusError),
     /// `S3OutputPath` is no place on this machine.
     #[error("OutputDataConfig.S3OutputPath")]
     Output(#[source] StorageError),
@@ -137,6 +149,11 @@ pub async fn prepare(
     let output_folder = machine.buckets.locate(&spec.output.uri).map_err(PrepareError::Output)?.path();
     check_writable(&spec.output.uri.to_string(), &output_folder)?;
     let listings = spec.channels.iter().map(|channel| listing(channel, machine)).collect::<Result<_, _>>()?;
+    let gpus = match machine.gpus {
+        GpuPolicy::Ignore => None,
+        GpuPolicy::Use if wants_accelerators(&spec) => Some(gpus()?),
+        GpuPolicy::Use => Some(Vec::new()),
+    };
     // Last, for it may take long.
     let obtained = match of_machine {
         Some(image) => Obtained { image, unpacked: None, warning: None },
@@ -155,6 +172,9 @@ pub async fn prepare(
         output_folder,
         grace: machine.grace,
         listings,
+        limits: machine.limits,
+        capacity: capacity(),
+        gpus,
     };
     let mut plan = plan(&spec, &surroundings)?;
     plan.warnings.extend(warning);

@@ -7,10 +7,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::system::sysinfo;
-
-use crate::plan::{Exposed, Identity, InstancePlan, RuntimePlan};
+use crate::cgroup::{Group, machine_memory};
+use crate::plan::{DeviceEdits, Exposed, Identity, InstancePlan, RuntimePlan};
 use crate::run::{Exit, RunDirectory};
+use crate::signal::SIGTERM;
 
 pub(crate) mod docker;
 pub(crate) mod jail;
@@ -65,24 +65,33 @@ pub(crate) enum Running {
 /// How a plan's `train` is to be started.
 pub(crate) fn recipe(plan: &InstancePlan, run: &RunDirectory, shield: Shield, places: Places) -> Recipe {
     let Places { ml, changes, mut mounts } = places;
-    let (root, run_as, working_directory) = match &plan.runtime {
-        RuntimePlan::Host { exposed, working_directory } => {
-            mounts.extend(exposed.iter().map(shown));
-            (Root::Machine { overlay: shield == Shield::Overlay }, None, working_directory)
-        }
-        RuntimePlan::Oci { layers, user, working_directory } => {
-            let root = Root::Layers { lower: layers.clone(), changes };
-            (root, run_as(user, ml), working_directory)
-        }
+    let mut links = Vec::new();
+    let (root, run_as, working_directory, stop_signal) = match &plan.runtime {
         RuntimePlan::Docker(docker) => {
             return Recipe::Container(Box::new(docker::container(plan, docker, run, mounts)));
+        }
+        RuntimePlan::Host { exposed, working_directory } => {
+            let there = |exposed: &Exposed| exposed.source == exposed.target;
+            show_gpus(&plan.gpus.edits, there, &mut mounts);
+            mounts.extend(exposed.iter().map(shown));
+            (Root::Machine { overlay: shield == Shield::Overlay }, None, working_directory, SIGTERM)
+        }
+        RuntimePlan::Oci { layers, user, working_directory, stop_signal } => {
+            show_gpus(&plan.gpus.edits, |_| false, &mut mounts);
+            links.clone_from(&plan.gpus.edits.links);
+            let root = Root::Layers { lower: layers.clone(), changes };
+            (root, run_as(user, ml), working_directory, *stop_signal)
         }
     };
     let jail = Jail {
         root,
         hostname: plan.host.clone(),
         mounts,
-        shm_size: plan.shm_size.unwrap_or_else(half_of_memory),
+        links,
+        groups: Vec::new(),
+        most_processes: None,
+        shm_size: shm_size(plan),
+        stop_signal,
         program: Program {
             command: plan.command.clone(),
             environment: plan.environment.clone(),
@@ -103,14 +112,18 @@ pub(crate) fn runs_in_any_image(program: &Path) -> bool {
     jail::program::format::of(program).interpreter.is_none()
 }
 
-/// Starts `train`, up to its first process.
+/// Starts `train`, up to its first process; a jail in its control group. The daemon makes another for a container.
 ///
 /// # Errors
 /// The machine or the daemon refuses.
-pub(crate) async fn start(self_program: &Path, recipe: &Recipe) -> Result<(Running, Output), StartError> {
+pub(crate) async fn start(
+    self_program: &Path,
+    recipe: &Recipe,
+    group: Option<&Group>,
+) -> Result<(Running, Output), StartError> {
     match recipe {
         Recipe::Jail(jail) => {
-            let (running, output) = jail::start::start(self_program, jail).await?;
+            let (running, output) = jail::start::start(self_program, jail, group).await?;
             Ok((Running::Jail(running), output))
         }
         Recipe::Container(container) => {
@@ -146,6 +159,14 @@ impl Running {
         }
     }
 
+    /// Kills what is still being made, whatever it waits for.
+    pub(crate) fn give_up(&self) {
+        match self {
+            Self::Jail(running) => running.give_up(),
+            Self::Container(running) => running.give_up(),
+        }
+    }
+
     /// Sends a command to every process of the instance.
     pub(crate) async fn command(&mut self, command: Command) {
         match self {
@@ -164,6 +185,23 @@ impl Running {
     }
 }
 
+/// Shows what GPUs need, and returns the links to make for it. A program of the machine sees the machine's drivers
+/// already, and lacks only the devices.
+fn show_gpus(edits: &DeviceEdits, there: impl Fn(&Exposed) -> bool, mounts: &mut Vec<Mount>) {
+    let writable = |exposed: &Exposed| Mount::Writable {
+        source: exposed.source.clone(),
+        target: exposed.target.clone(),
+    };
+    mounts.extend(edits.nodes.iter().map(writable));
+    mounts.extend(edits.files.iter().filter(|exposed| !there(exposed)).map(shown));
+    mounts.extend(edits.writable.iter().filter(|exposed| !there(exposed)).map(writable));
+}
+
+/// Half of the memory that an instance may have, unless the job says otherwise.
+fn shm_size(plan: &InstancePlan) -> u64 {
+    plan.shm_size.unwrap_or_else(|| plan.limits.memory.unwrap_or_else(machine_memory) / 2)
+}
+
 fn shown(exposed: &Exposed) -> Mount {
     Mount::ReadOnly { source: exposed.source.clone(), target: exposed.target.clone() }
 }
@@ -172,12 +210,4 @@ fn shown(exposed: &Exposed) -> Mount {
 fn run_as(user: &Identity, ml: PathBuf) -> Option<RunAs> {
     let root = Identity { uid: 0, gid: 0, groups: Vec::new() };
     (*user != root).then(|| RunAs { user: user.clone(), owns: ml })
-}
-
-fn half_of_memory() -> u64 {
-    let machine = sysinfo();
-    // The field's width differs between machines.
-    #[expect(clippy::useless_conversion, reason = "u32 on 32-bit machines")]
-    let total = u64::from(machine.totalram);
-    total * u64::from(machine.mem_unit) / 2
 }

@@ -12,9 +12,11 @@ use anyhow::Context;
 
 mod file;
 mod flags;
+mod resources;
 mod runtime;
 
 pub(crate) use flags::Flags;
+pub(crate) use resources::Resources;
 pub(crate) use runtime::Runtime;
 
 use crate::exit::Refused;
@@ -29,6 +31,8 @@ pub(crate) struct Config {
     pub(crate) data_dir: Setting<PathBuf>,
     /// Where names of job files lead to.
     pub(crate) places: Places,
+    /// What instances may take of this machine.
+    pub(crate) resources: Resources,
 }
 
 /// Where names of job files lead to on this machine.
@@ -101,6 +105,7 @@ impl Config {
             runtime: Runtime::merge(flags, surroundings, &file)?,
             data_dir: data_dir(flags, surroundings, &file)?,
             places: Places::merge(flags, surroundings, &file),
+            resources: Resources::merge(flags, surroundings, &file)?,
         })
     }
 }

@@ -33,6 +33,8 @@ pub(crate) fn machine(config: &Config, grace: Option<Duration>) -> anyhow::Resul
         docker: docker_sockets(),
         image_source: ImageSource { store: data.join("images"), docker_config: docker_config() },
         grace,
+        limits: config.resources.limits.value.into(),
+        gpus: config.resources.gpus.value.into(),
     })
 }
 

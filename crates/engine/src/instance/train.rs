@@ -7,8 +7,8 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::time::Instant;
 
 use super::Scene;
+use super::limits::{Confinement, Killed};
 use super::log::{Lines, Log};
-use super::memory::MemoryKills;
 use super::reports::Reports;
 use super::stop::until;
 use crate::run::{Exit, Report, Stream, Timestamp};
@@ -30,6 +30,13 @@ const SIGKILL: i32 = 9;
 pub(crate) enum Trained {
     /// It ended, by itself or because it was asked to.
     Exited(Exit),
+    /// It was ended because it took more than it may have.
+    Exceeded {
+        /// How it ended.
+        exit: Exit,
+        /// How much it had and may have.
+        explanation: String,
+    },
     /// The instance was asked to stop before `train` had started.
     Stopped,
     /// It never ran.
@@ -46,8 +53,26 @@ pub(crate) async fn train(
     log: &mut Log,
     reports: &mut Reports,
 ) -> io::Result<Trained> {
-    let kills = MemoryKills::so_far();
-    let (mut running, output) = match start(scene.self_program, recipe).await {
+    let confinement = Confinement::of(scene.plan, scene.scratch.root(), reports).await;
+    let recipe = confinement.recipe(recipe, scene.plan);
+    let trained = train_confined(scene, &recipe, &confinement, log, reports).await;
+    confinement.lift(trained.as_ref().ok(), reports).await;
+    trained
+}
+
+async fn train_confined(
+    scene: &Scene<'_>,
+    recipe: &Recipe,
+    confinement: &Confinement,
+    log: &mut Log,
+    reports: &mut Reports,
+) -> io::Result<Trained> {
+    let started = tokio::select! {
+        started = start(scene.self_program, recipe, confinement.group()) => started,
+        // What has been started ends with its socket.
+        () = scene.stop.requested() => return Ok(Trained::Stopped),
+    };
+    let (mut running, output) = match started {
         Ok(started) => started,
         Err(error) => return Ok(Trained::NotStarted(error)),
     };
@@ -56,23 +81,30 @@ pub(crate) async fn train(
         () = scene.stop.requested() => Err(Trained::Stopped),
     };
     if let Err(trained) = started {
-        running.command(Command::Kill).await;
+        running.give_up();
         running.ended().await?;
         return Ok(trained);
     }
     reports.tell(Report::Training);
     let mut watch = Watch::new(scene, running, output, log, reports);
-    watch.until_ended().await?;
+    watch.until_ended(confinement).await?;
     let exit = match watch.running.exited().await {
         Some(exit) => exit,
         None => Exit::Signal(SIGKILL),
     };
-    let out_of_memory = || watch.running.ran_out_of_memory().unwrap_or_else(|| kills.happened_since());
-    let for_memory = exit.code() == 128 + SIGKILL && watch.asked != Asked::Kill && out_of_memory();
-    let exit = if for_memory { Exit::OutOfMemory } else { exit };
+    let killed = Killed {
+        by_others: exit.code() == 128 + SIGKILL && watch.asked != Asked::Kill,
+        for_memory: watch.running.ran_out_of_memory(),
+    };
     log.finish(reports);
-    reports.tell(Report::Exited(exit));
-    Ok(Trained::Exited(exit))
+    let trained = match confinement.exceeded(exit, &killed).await {
+        Some((exit, explanation)) => Trained::Exceeded { exit, explanation },
+        None => Trained::Exited(exit),
+    };
+    if let Trained::Exceeded { exit, .. } | Trained::Exited(exit) = trained {
+        reports.tell(Report::Exited(exit));
+    }
+    Ok(trained)
 }
 
 /// What the instance has been asked for.
@@ -102,6 +134,7 @@ enum Event {
     Ended(io::Result<()>),
     StopRequested,
     GraceEnded,
+    VolumeFull,
 }
 
 impl<'a, 'b> Watch<'a, 'b> {
@@ -116,16 +149,16 @@ impl<'a, 'b> Watch<'a, 'b> {
         Self { scene, running, stdout, stderr, log, reports, asked: Asked::Nothing }
     }
 
-    async fn until_ended(&mut self) -> io::Result<()> {
+    async fn until_ended(&mut self, confinement: &Confinement) -> io::Result<()> {
         loop {
-            match self.next().await {
+            match self.next(confinement).await {
                 Event::Output(stream) => {
                     self.take(stream, Source::read);
                 }
                 Event::LinesDue => self.log.write(),
                 Event::MetricsDue => self.log.report_metrics(self.reports),
                 Event::StopRequested => self.ask(Asked::Terminate, Command::Terminate).await,
-                Event::GraceEnded => self.ask(Asked::Kill, Command::Kill).await,
+                Event::GraceEnded | Event::VolumeFull => self.ask(Asked::Kill, Command::Kill).await,
                 Event::Ended(ended) => {
                     self.drain();
                     return ended;
@@ -134,7 +167,7 @@ impl<'a, 'b> Watch<'a, 'b> {
         }
     }
 
-    async fn next(&mut self) -> Event {
+    async fn next(&mut self, confinement: &Confinement) -> Event {
         let stop = &self.scene.stop;
         let lines_due = self.log.due().map(Instant::from_std);
         let metrics_due = self.log.metrics_due().map(Instant::from_std);
@@ -144,6 +177,7 @@ impl<'a, 'b> Watch<'a, 'b> {
             () = until(lines_due) => Event::LinesDue,
             () = until(metrics_due) => Event::MetricsDue,
             ended = self.running.ended() => Event::Ended(ended),
+            () = confinement.volume_full(), if self.asked != Asked::Kill => Event::VolumeFull,
             () = stop.requested(), if self.asked == Asked::Nothing => Event::StopRequested,
             () = stop.grace_ended(), if self.asked == Asked::Terminate => Event::GraceEnded,
         }

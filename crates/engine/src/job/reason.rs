@@ -1,6 +1,7 @@
 //! The failure reason: what went wrong first, on which instance, in at most 1,024 characters.
 
 use crate::run::{Exit, Outcome};
+use crate::signal::signal_name;
 
 /// The longest `FailureReason` of the API, in characters.
 pub const REASON_LIMIT: usize = 1024;
@@ -12,11 +13,14 @@ pub const REASON_LIMIT: usize = 1024;
 pub(super) fn failure_reason(host: &str, outcome: &Outcome) -> Option<String> {
     let (start, end) = match outcome {
         Outcome::Completed | Outcome::Stopped => return None,
-        Outcome::Failed { exit: Exit::OutOfMemory, .. } => (
+        Outcome::Failed { exit: Exit::OutOfMemory, explanation } => (
             "ClientError: Please use an instance type with more memory, or reduce the size of job data \
              processed on an instance."
                 .to_owned(),
-            format!(", exit code: 137 ({host}, out of memory)"),
+            match explanation.is_empty() {
+                true => format!(", exit code: 137 ({host}, out of memory)"),
+                false => format!(", exit code: 137 ({host}, out of memory: {explanation})"),
+            },
         ),
         Outcome::Failed { exit, explanation } => {
             (format!("AlgorithmError: {explanation}"), exit_suffix(host, *exit))
@@ -51,43 +55,4 @@ fn exit_suffix(host: &str, exit: Exit) -> String {
 fn cut(start: &str, end: &str) -> String {
     let room = REASON_LIMIT.saturating_sub(end.chars().count());
     start.chars().take(room).chain(end.chars()).collect()
-}
-
-/// The name of a Linux signal number (signal(7)), such as `SIGSEGV`.
-pub fn signal_name(signal: i32) -> Option<&'static str> {
-    const NAMES: [&str; 31] = [
-        "SIGHUP",
-        "SIGINT",
-        "SIGQUIT",
-        "SIGILL",
-        "SIGTRAP",
-        "SIGABRT",
-        "SIGBUS",
-        "SIGFPE",
-        "SIGKILL",
-        "SIGUSR1",
-        "SIGSEGV",
-        "SIGUSR2",
-        "SIGPIPE",
-        "SIGALRM",
-        "SIGTERM",
-        "SIGSTKFLT",
-        "SIGCHLD",
-        "SIGCONT",
-        "SIGSTOP",
-        "SIGTSTP",
-        "SIGTTIN",
-        "SIGTTOU",
-        "SIGURG",
-        "SIGXCPU",
-        "SIGXFSZ",
-        "SIGVTALRM",
-        "SIGPROF",
-        "SIGWINCH",
-        "SIGIO",
-        "SIGPWR",
-        "SIGSYS",
-    ];
-    let index = usize::try_from(signal).ok()?.checked_sub(1)?;
-    NAMES.get(index).copied()
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Machine;
-use super::container::{ContainerError, ImageProgress};
+use super::container::{self, ContainerError, ImageProgress};
 use crate::docker::Daemon;
 use crate::explain::chain;
 use crate::image::{Bring, ImageReference, ObtainError, Platform, UnpackedImage};
@@ -114,6 +114,7 @@ async fn through(
         image: brought.id,
         user: brought.config.user.clone(),
         working_directory: brought.config.working_directory.clone(),
+        stop_signal: container::stop_signal(name, &brought.config)?,
         isolated: false,
         data: machine.data.clone(),
     };

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use crate::docker::DaemonError;
 use crate::image::{
-    BringError, Credentials, CredentialsError, ImageReference, ImageStore, Obtain, ObtainError, Platform,
-    Progress, ReferenceError, StoreError, UnpackedImage, User, UserError,
+    BringError, Credentials, CredentialsError, ImageConfig, ImageReference, ImageStore, Obtain, ObtainError,
+    Platform, Progress, ReferenceError, StoreError, UnpackedImage, User, UserError,
 };
 use crate::plan::{Image, InstancePlan};
+use crate::signal::{SIGTERM, signal_number};
 
 /// Told how far each layer of an image is, from any thread.
 pub type ImageProgress = Arc<dyn Fn(Progress) + Send + Sync>;
@@ -86,6 +87,17 @@ pub enum ContainerError {
         /// Why.
         source: UserError,
     },
+    /// The image wants to be stopped by a signal that does not exist.
+    #[error(
+        "TrainingImage {image:?} has the STOPSIGNAL {signal:?}, which is no signal: it must be a name such as \
+         SIGTERM or SIGRTMIN+3, or a number from 1 to 64"
+    )]
+    StopSignal {
+        /// The name as sent.
+        image: String,
+        /// As the image has it.
+        signal: String,
+    },
     /// Nothing of this name on the image's `PATH`.
     #[error(
         "TrainingImage {image:?} has no program {program:?} in its PATH ({searched}): put an executable of \
@@ -146,10 +158,12 @@ impl ImageSource {
             unpacked.map_err(|source| ContainerError::Obtain { image: image(), source: Box::new(source) })?;
         let user = User::resolve(&unpacked.config.user, &unpacked.lowers)
             .map_err(|source| ContainerError::User { image: image(), source })?;
+        let stop_signal = stop_signal(name, &unpacked.config)?;
         let container = Image::Container {
             layers: unpacked.lowers.folders().to_vec(),
             config: Box::new(unpacked.config.clone()),
             user,
+            stop_signal,
         };
         Ok((container, unpacked))
     }
@@ -166,6 +180,13 @@ impl ImageSource {
             _ => Ok(Credentials::default()),
         }
     }
+}
+
+/// What asks the processes of an image to end.
+pub(super) fn stop_signal(image: &str, config: &ImageConfig) -> Result<i32, ContainerError> {
+    let Some(signal) = &config.stop_signal else { return Ok(SIGTERM) };
+    signal_number(signal)
+        .ok_or_else(|| ContainerError::StopSignal { image: image.to_owned(), signal: signal.clone() })
 }
 
 /// Whether the image has the program that an instance is to run, as far as the image alone can tell.

@@ -17,7 +17,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use super::jail::Mount;
-use crate::plan::{DockerPlan, InstancePlan, Role};
+use crate::plan::{DockerPlan, InstancePlan, Limits, Role};
 use crate::run::RunDirectory;
 
 mod create;
@@ -67,6 +67,9 @@ pub(crate) struct Container {
     scratch: PathBuf,
     mounts: Vec<Mount>,
     shm_size: u64,
+    limits: Limits,
+    /// As the Container Device Interface names them.
+    gpus: Vec<String>,
     order: Order,
 }
 
@@ -78,6 +81,8 @@ struct Order {
     working_directory: PathBuf,
     /// `USER` of the image.
     user: String,
+    /// What asks every process to end.
+    stop_signal: i32,
 }
 
 /// The container in which a plan's `train` runs.
@@ -101,12 +106,15 @@ pub(super) fn container(
         folder: folder.root().to_owned(),
         scratch: folder.scratch(),
         mounts,
-        shm_size: plan.shm_size.unwrap_or_else(super::half_of_memory),
+        shm_size: super::shm_size(plan),
+        limits: plan.limits,
+        gpus: plan.gpus.names.clone(),
         order: Order {
             command: plan.command.clone(),
             environment: plan.environment.clone(),
             working_directory: docker.working_directory.clone(),
             user: docker.user.clone(),
+            stop_signal: docker.stop_signal,
         },
     }
 }

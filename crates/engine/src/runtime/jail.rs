@@ -29,6 +29,7 @@ mod privileges;
 pub(crate) mod program;
 mod root;
 mod run_as;
+mod seccomp;
 pub(crate) mod start;
 
 /// The hidden subcommand that runs [`init::instance_init`].
@@ -45,6 +46,15 @@ pub(crate) struct Jail {
     pub(crate) mounts: Vec<Mount>,
     /// Of `/dev/shm`, in bytes.
     pub(crate) shm_size: u64,
+    /// Links to make where nothing is yet: where, and what they point to.
+    pub(crate) links: Vec<(PathBuf, PathBuf)>,
+    /// What the instance sees of its control group: the controllers of each hierarchy of version 1, none of
+    /// version 2. Empty without a group of its own.
+    pub(crate) groups: Vec<Vec<String>>,
+    /// Most processes of the jail, where no control group counts them. Root is never held to it.
+    pub(crate) most_processes: Option<u32>,
+    /// The signal by which [`Command::Terminate`] asks every process to end.
+    pub(crate) stop_signal: i32,
     /// What is started.
     pub(crate) program: Program,
 }
@@ -142,6 +152,11 @@ pub(crate) struct RunAs {
 pub(crate) enum Message {
     /// The namespaces are there, the id maps can be written.
     Unshared,
+    /// PID 1 is there and begins to make the jail.
+    Begun {
+        /// Its number on the machine.
+        pid: i32,
+    },
     /// The kernel refuses namespaces.
     NamespacesRefused {
         /// An errno.
@@ -175,7 +190,7 @@ pub(crate) enum Message {
 /// What the supervisor tells PID 1, one byte each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// SIGTERM to every process of the instance.
+    /// The jail's stop signal to every process of the instance.
     Terminate,
     /// SIGKILL to every process of the instance.
     Kill,

@@ -13,6 +13,8 @@ shape! {
         grace_in_seconds "GraceInSeconds": i64,
         /// Size of `/dev/shm` of each instance, in GiB.
         shm_size_in_gb "ShmSizeInGB": i64,
+        /// Most processes and threads of each instance at a time.
+        pids_limit "PidsLimit": i64,
         /// How the artifact is packed.
         output "Output": OutputSettings,
     }

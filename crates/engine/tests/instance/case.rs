@@ -17,7 +17,8 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::process::{Pid, PidfdFlags, getuid, pidfd_open};
 use tempfile::TempDir;
 use trainyard_engine::plan::{
-    ChannelPlan, HostAddress, InstancePlan, JobPlan, ObjectPlan, OutputPlan, Role, RuntimePlan,
+    ChannelPlan, GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, ObjectPlan, OutputPlan, Role,
+    RuntimePlan,
 };
 use trainyard_engine::run::{
     InstanceDirectory, LogLine, Manifests, Outcome, Parts, Report, RunDirectory, Stamped, Stream, Tail,
@@ -76,6 +77,8 @@ impl Case {
             metrics: Vec::new(),
             grace: Duration::from_secs(30),
             shm_size: None,
+            limits: Limits::of_pids(None),
+            gpus: GpuPlan::default(),
             compression_level: 1,
         };
         Self { folder, plan, user, shield: Shield::Overlay, manifests: Manifests::new() }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::resources::{Gpus, Limits};
 use super::{Origin, Runtime, Setting};
 
 /// What a file says, and which file it is.
@@ -21,6 +22,8 @@ pub(super) struct File {
 pub(super) struct Settings {
     pub(super) runtime: Option<Runtime>,
     pub(super) data_dir: Option<PathBuf>,
+    pub(super) limits: Option<Limits>,
+    pub(super) gpus: Option<Gpus>,
     #[serde(default)]
     pub(super) buckets: BTreeMap<String, PathBuf>,
     #[serde(default)]

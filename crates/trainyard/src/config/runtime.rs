@@ -1,22 +1,21 @@
 //! How container images are run.
 
-use std::fmt;
-
-use anyhow::anyhow;
 use clap::ValueEnum;
 use serde::Deserialize;
 use trainyard_engine::prepare::RuntimeChoice;
 
 use super::file::File;
-use super::{Flags, Origin, Setting, Surroundings};
+use super::resources::Choice;
+use super::{Flags, Setting, Surroundings};
 
 const VARIABLE: &str = "TRAINYARD_RUNTIME";
 
 /// The runtimes by their names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Runtime {
     /// Without a daemon if the kernel lets this user, else through Docker or Podman
+    #[default]
     Auto,
     /// Without a daemon
     Oci,
@@ -30,27 +29,8 @@ impl Runtime {
         surroundings: &Surroundings<'_>,
         file: &File,
     ) -> anyhow::Result<Setting<Self>> {
-        if let Some(value) = flags.runtime {
-            return Ok(Setting { value, origin: Origin::Flag("--runtime") });
-        }
-        if let Some(given) = (surroundings.variable)(VARIABLE).filter(|given| !given.is_empty()) {
-            let value = given.to_str().and_then(|given| Self::from_str(given, false).ok());
-            let value =
-                value.ok_or_else(|| anyhow!("{VARIABLE} is {given:?}: auto, oci or docker is expected"))?;
-            return Ok(Setting { value, origin: Origin::Variable(VARIABLE) });
-        }
-        let written = file.settings.runtime.map(|value| file.setting(value));
-        Ok(written.unwrap_or(Setting { value: Self::Auto, origin: Origin::Default }))
-    }
-}
-
-impl fmt::Display for Runtime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::Oci => "oci",
-            Self::Docker => "docker",
-        })
+        let choice = Choice { given: flags.runtime, flag: "--runtime", variable: VARIABLE };
+        choice.merge(surroundings, file, file.settings.runtime)
     }
 }
 

@@ -4,17 +4,15 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use bollard::models::{
-    ContainerCreateBody, EndpointIpamConfig, EndpointSettings, HealthConfig, HostConfig, HostConfigLogConfig,
-    Mount as Shown, MountType, MountVolumeOptions, MountVolumeOptionsDriverConfig, NetworkingConfig,
+    ContainerCreateBody, DeviceRequest, EndpointIpamConfig, EndpointSettings, HealthConfig, HostConfig,
+    HostConfigLogConfig, Mount as Shown, MountType, MountVolumeOptions, MountVolumeOptionsDriverConfig,
+    NetworkingConfig,
 };
 
 use super::network::Network;
 use super::{Container, GIVE_BACK_COMMAND, INIT_COMMAND, LEFT, Left, SOCKET};
-use crate::plan::BUILT_IN_PROGRAM;
+use crate::plan::{BUILT_IN_PROGRAM, Limits};
 use crate::runtime::jail::Mount;
-
-/// As many processes as Podman allows by default; Docker itself allows any number.
-const PIDS_LIMIT: i64 = 32_768;
 
 /// The kernel takes options of a mount up to a page, its end included.
 const LONGEST_OPTIONS: usize = 4000;
@@ -33,6 +31,15 @@ pub(super) fn instance(
     mounts.extend(container.mounts.iter().filter_map(shown));
     let mut host_config = host_config(mounts, network.map(|network| network.name.as_str()));
     host_config.shm_size = i64::try_from(container.shm_size).ok();
+    limit(&mut host_config, &container.limits);
+    if !container.gpus.is_empty() {
+        let gpus = DeviceRequest {
+            driver: Some("cdi".to_owned()),
+            device_ids: Some(container.gpus.clone()),
+            ..DeviceRequest::default()
+        };
+        host_config.device_requests = Some(vec![gpus]);
+    }
     host_config.extra_hosts = network.map(|network| {
         let peers = container.peers.iter().enumerate();
         peers.map(|(rank, peer)| format!("{peer}:{}", network.address(rank))).collect()
@@ -52,6 +59,14 @@ pub(super) fn instance(
         networking_config: network.map(endpoint),
         ..body(left, INIT_COMMAND, host_config)
     }
+}
+
+fn limit(host_config: &mut HostConfig, limits: &Limits) {
+    host_config.pids_limit = Some(limits.pids.into());
+    host_config.nano_cpus = limits.cpus.map(|cpus| i64::from(cpus) * 1_000_000_000);
+    host_config.memory = limits.memory.and_then(|memory| i64::try_from(memory).ok());
+    // As much with swap as without: none.
+    host_config.memory_swap = host_config.memory;
 }
 
 /// A container that gives back what another has left in the scratch folder.
@@ -84,7 +99,6 @@ fn host_config(mounts: Vec<Shown>, network: Option<&str>) -> HostConfig {
         log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
         // Labels of SELinux would have to be put on the user's own files.
         security_opt: Some(vec!["no-new-privileges".to_owned(), "label=disable".to_owned()]),
-        pids_limit: Some(PIDS_LIMIT),
         init: Some(false),
         ..HostConfig::default()
     }

@@ -17,7 +17,7 @@ use super::{GIVE_BACK_COMMAND, INIT_COMMAND, LEFT, Order, SOCKET};
 use crate::explain::chain;
 use crate::image::User;
 use crate::plan::Identity;
-use crate::runtime::jail::init::{message, order, reap_all, run, tell};
+use crate::runtime::jail::init::{Rules, message, order, reap_all, run, tell};
 use crate::runtime::jail::{Message, Program, RunAs, SetupError, at, step};
 use crate::sys;
 
@@ -63,9 +63,11 @@ fn carry_out(socket: &mut UnixStream) -> Result<(), SetupError> {
         Ok(user) => user,
         Err(error) => return tell(socket, &Message::NotStarted { code: 126, explanation: chain(&error) }),
     };
+    // The daemon limits the number of processes.
+    let rules = Rules { stop_signal: order.stop_signal, most_processes: None };
     let ran = hand_over(&user).and_then(|()| {
         let (program, run_as) = program(order, user);
-        run(&program, Some(&run_as), socket)
+        run(&program, Some(&run_as), rules, socket)
     });
     // Whatever became of it: nothing goes on, and what was written belongs to who has submitted the job.
     sys::signal_all(libc::SIGKILL);

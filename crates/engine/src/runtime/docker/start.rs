@@ -139,16 +139,25 @@ impl Running {
         self.ending.is_some_and(|ending| ending.out_of_memory)
     }
 
+    /// Kills a container whose first process may not listen yet.
+    pub(crate) fn give_up(&self) {
+        self.kill_after(Duration::ZERO);
+    }
+
+    fn kill_after(&self, patience: Duration) {
+        let kill = self.kill.clone();
+        tokio::spawn(async move {
+            sleep(patience).await;
+            // It may have ended meanwhile.
+            let _ = kill.daemon.client.kill_container(&kill.id, None).await;
+        });
+    }
+
     /// Sends a command to every process of the container.
     pub(crate) async fn command(&mut self, command: Command) {
         self.talk.command(command).await;
         if command == Command::Kill {
-            let kill = self.kill.clone();
-            tokio::spawn(async move {
-                sleep(PATIENCE).await;
-                // It may have ended meanwhile.
-                let _ = kill.daemon.client.kill_container(&kill.id, None).await;
-            });
+            self.kill_after(PATIENCE);
         }
     }
 }

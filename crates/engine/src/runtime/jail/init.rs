@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use fs_err as fs;
 use rustix::process::{
-    DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus, set_dumpable_behavior,
-    set_parent_process_death_signal, setsid, wait, waitpid,
+    DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, set_dumpable_behavior,
+    set_parent_process_death_signal, setrlimit, setsid, wait, waitpid,
 };
 use rustix::system::sethostname;
 use rustix::thread::UnshareFlags;
@@ -73,12 +74,17 @@ fn wait_for(pid: Pid) -> Result<(), SetupError> {
 /// What PID 1 does: the recipe, step by step.
 fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(step("depend on the supervisor"))?;
+    tell(socket, &Message::Begun { pid: pid_on_the_machine()? })?;
     setsid().map_err(step("start a session"))?;
     sethostname(jail.hostname.as_bytes()).map_err(step("set the host name"))?;
 
     let run_as = jail.program.run_as.as_ref().filter(|_| RunAs::is_possible());
     if let Some(run_as) = run_as {
         run_as.hand_over()?;
+    }
+    if !jail.groups.is_empty() {
+        // The group that this process is in becomes the uppermost that can be seen.
+        sys::unshare(UnshareFlags::NEWCGROUP).map_err(step("separate the control groups"))?;
     }
     // From the machine's file tree …
     let kernel = machine::trees(jail)?;
@@ -93,23 +99,55 @@ fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError>
     if matches!(jail.root, Root::Layers { .. }) {
         layers::make_working_directory(&jail.program.working_directory)?;
     }
+    machine::link(&jail.links)?;
 
     privileges::drop_privileges()?;
     // Nobody inside may look into this process or take its socket.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(step("hide from debuggers"))?;
-    run(&jail.program, run_as, socket)
+    let rules = Rules { stop_signal: jail.stop_signal, most_processes: jail.most_processes };
+    run(&jail.program, run_as, rules, socket)
+}
+
+/// This process's number outside of its namespace, which the machine's `/proc` shows as long as it is there.
+fn pid_on_the_machine() -> Result<i32, SetupError> {
+    let shown = fs::read_link("/proc/self").map_err(step("find the number of the first process"))?;
+    shown
+        .to_string_lossy()
+        .parse()
+        .map_err(io::Error::other)
+        .map_err(step("read the number of the first process"))
 }
 
 fn attach(trees: Vec<Tree>) -> Result<(), SetupError> {
     trees.iter().try_for_each(Tree::attach)
 }
 
+/// What the first process of an instance keeps to beside its program.
+pub(in crate::runtime) struct Rules {
+    /// The signal by which [`Command::Terminate`] asks every process to end.
+    pub(in crate::runtime) stop_signal: i32,
+    /// Most processes, where no control group counts them.
+    pub(in crate::runtime) most_processes: Option<u32>,
+}
+
 /// Starts the program and watches over it and all that it starts, as PID 1 does.
 pub(in crate::runtime) fn run(
     program: &Program,
     run_as: Option<&RunAs>,
+    rules: Rules,
     socket: &mut UnixStream,
 ) -> Result<(), SetupError> {
+    let commands = socket.try_clone().map_err(step("listen to the supervisor"))?;
+    let terminated = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&terminated);
+    // Before the program, which may start so many processes that no thread can be had any more.
+    thread::Builder::new()
+        .spawn(move || obey(commands, rules.stop_signal, &flag))
+        .map_err(step("listen to the supervisor"))?;
+    if let Some(most) = rules.most_processes.map(u64::from) {
+        let limit = Rlimit { current: Some(most), maximum: Some(most) };
+        setrlimit(Resource::Nproc, limit).map_err(step("limit the number of processes"))?;
+    }
     let train = match program::start(program, run_as) {
         Ok(child) => Pid::from_child(&child),
         Err(error) => {
@@ -118,10 +156,6 @@ pub(in crate::runtime) fn run(
         }
     };
     tell(socket, &Message::Started)?;
-    let commands = socket.try_clone().map_err(step("listen to the supervisor"))?;
-    let terminated = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&terminated);
-    thread::Builder::new().spawn(move || obey(commands, &flag)).map_err(step("listen to the supervisor"))?;
     let exit = reap_until(train)?;
     if terminated.load(Ordering::SeqCst) {
         // Every process was asked to end and has the grace to do so, not only `train`.
@@ -132,14 +166,14 @@ pub(in crate::runtime) fn run(
 }
 
 /// Carries out the supervisor's commands; without a supervisor everything is killed.
-fn obey(mut commands: UnixStream, terminated: &AtomicBool) {
+fn obey(mut commands: UnixStream, stop_signal: i32, terminated: &AtomicBool) {
     let mut byte = [0];
     loop {
         match commands.read(&mut byte) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Ok(1) if byte == [Command::Terminate.byte()] => {
                 terminated.store(true, Ordering::SeqCst);
-                sys::signal_all(libc::SIGTERM);
+                sys::signal_all(stop_signal);
             }
             Ok(_) | Err(_) => return sys::signal_all(libc::SIGKILL),
         }

@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
 
 use fs_err as fs;
-use rustix::process::{Pid, PidfdFlags, getgid, getuid, pidfd_open};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, getgid, getuid, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::Receiver;
 
 use super::{Command, INIT_COMMAND, Jail, Message};
+use crate::cgroup::Group;
 use crate::run::Exit;
 use crate::runtime::talk::Talk;
 use crate::sys::watch_readable;
@@ -62,6 +64,8 @@ pub(crate) enum StartError {
 #[derive(Debug)]
 pub(crate) struct Running {
     init: Child,
+    /// PID 1, once it is there.
+    first: Option<OwnedFd>,
     ended: AsyncFd<OwnedFd>,
     talk: Talk,
 }
@@ -77,17 +81,28 @@ pub(crate) struct Output {
 
 /// Starts `self_program` as the first process of a jail, up to namespaces with their id maps.
 ///
+/// With a control group, everything in the jail is in it.
+///
 /// # Errors
 /// The kernel refuses it, or the program does not know `instance-init`.
-pub(crate) async fn start(self_program: &Path, jail: &Jail) -> Result<(Running, Output), StartError> {
+pub(crate) async fn start(
+    self_program: &Path,
+    jail: &Jail,
+    group: Option<&Group>,
+) -> Result<(Running, Output), StartError> {
     let (mut running, output) = unshared(self_program).await?;
     write_id_maps(running.init.id())
         .map_err(|source| StartError::Io { step: "map user ids into the instance", source })?;
+    // Nothing else has been started yet, so nothing is left outside.
+    group
+        .map_or(Ok(()), |group| group.take(running.init.id()))
+        .map_err(|source| StartError::Io { step: "put the instance into its control group", source })?;
     running
         .talk
         .order(jail)
         .await
         .map_err(|source| StartError::Io { step: "talk to the instance", source })?;
+    running.begun().await?;
     Ok((running, output))
 }
 
@@ -133,11 +148,27 @@ fn spawn(self_program: &Path) -> io::Result<(Running, Output)> {
         stderr: Receiver::from_owned_fd(stderr.into())?,
     };
     let ended = watch_readable(pidfd_open(Pid::from_child(&init), PidfdFlags::empty())?)?;
-    let running = Running { init, ended, talk: Talk::new(ours)? };
+    let running = Running { init, first: None, ended, talk: Talk::new(ours)? };
     Ok((running, output))
 }
 
 impl Running {
+    /// Waits until PID 1 is there.
+    async fn begun(&mut self) -> Result<(), StartError> {
+        let pid = match self.talk.message().await {
+            Some(Message::Begun { pid }) => pid,
+            other => return Err(unexpected(other)),
+        };
+        let opened =
+            Pid::from_raw(pid).ok_or(Errno::SRCH).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()));
+        let first = opened.map_err(|errno| StartError::Io {
+            step: "watch the first process of the instance",
+            source: errno.into(),
+        })?;
+        self.first = Some(first);
+        Ok(())
+    }
+
     /// Waits until the program runs.
     pub(crate) async fn started(&mut self) -> Result<(), StartError> {
         match self.talk.message().await {
@@ -161,6 +192,12 @@ impl Running {
     pub(crate) async fn ended(&mut self) -> io::Result<()> {
         self.ended.readable().await?.retain_ready();
         self.init.wait().map(|_| ())
+    }
+
+    /// Kills a jail that is still being made, whatever it waits for. PID 1 does not listen yet.
+    pub(crate) fn give_up(&self) {
+        // It may have ended at the same moment, which is no error.
+        let _ = self.first.as_ref().map(|first| pidfd_send_signal(first, Signal::KILL));
     }
 
     /// Sends a command to every process of the instance.

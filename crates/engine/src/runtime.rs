@@ -7,6 +7,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use indexmap::IndexMap;
+
 use crate::cgroup::{Group, machine_memory};
 use crate::plan::{DeviceEdits, Exposed, Identity, InstancePlan, RuntimePlan};
 use crate::run::{Exit, RunDirectory};
@@ -105,6 +107,38 @@ pub(crate) fn recipe(plan: &InstancePlan, run: &RunDirectory, shield: Shield, pl
 /// Whether the kernel gives this user the namespaces of a jail.
 pub(crate) async fn probe(self_program: &Path) -> Result<(), StartError> {
     jail::start::probe(self_program).await
+}
+
+/// Starts a program over an overlay in a folder, whose file system is tried so; the program itself may fail.
+pub(crate) async fn try_overlay(self_program: &Path, folder: &Path) -> Result<(), StartError> {
+    let [lower, upper, work] = ["lower", "changes", "work"].map(|name| folder.join(name));
+    let made = [&lower, &upper, &work].into_iter().try_for_each(fs_err::create_dir);
+    made.map_err(|source| StartError::Io { step: "make folders for an overlay", source })?;
+    let jail = Jail {
+        root: Root::Layers { lower: vec![lower], changes: Changes { upper, work } },
+        hostname: "doctor".to_owned(),
+        mounts: Vec::new(),
+        links: Vec::new(),
+        groups: Vec::new(),
+        most_processes: None,
+        shm_size: 1 << 20,
+        stop_signal: SIGTERM,
+        program: Program {
+            command: vec!["/none".to_owned()],
+            environment: IndexMap::new(),
+            working_directory: PathBuf::from("/"),
+            run_as: None,
+        },
+    };
+    let (mut running, _output) = jail::start::start(self_program, &jail, None).await?;
+    let started = running.started().await;
+    running.command(Command::Kill).await;
+    running.ended().await.map_err(|source| StartError::Io { step: "end what was tried", source })?;
+    match started {
+        // Whether there is such a program is known only when everything else is there.
+        Ok(()) | Err(StartError::Program { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether a program needs no dynamic loader, which an image may not have.

@@ -61,7 +61,7 @@ pub(crate) fn docker_sockets() -> Sockets {
 }
 
 /// Where `docker login` keeps what it was told.
-fn docker_config() -> Option<PathBuf> {
+pub(crate) fn docker_config() -> Option<PathBuf> {
     let given = env::var_os("DOCKER_CONFIG").filter(|folder| !folder.is_empty()).map(PathBuf::from);
     let folder = given.or_else(|| env::home_dir().map(|home| home.join(".docker")));
     folder.map(|folder| folder.join("config.json"))

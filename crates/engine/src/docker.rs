@@ -1,15 +1,20 @@
 //! The daemon of Docker or Podman: where its socket is, and what it answers.
 
 use std::fmt::Write as _;
-use std::io;
+use std::io::{self, Read, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bollard::errors::Error;
-use bollard::{API_DEFAULT_VERSION, BollardRequest, Docker};
+use bollard::{API_DEFAULT_VERSION, BollardRequest, ClientVersion, Docker};
 
 /// In seconds. Answers come at once but for pulling and waiting, which take as long as they take.
 const PATIENCE: u64 = 365 * 24 * 3600;
+
+/// How long a daemon may take to say that it is there, and how much it may say.
+const GREETING_TIME: Duration = Duration::from_secs(10);
+const GREETING_LENGTH: u64 = 64 * 1024;
 
 /// Credentials go to the daemon in this header.
 const CREDENTIALS: &str = "x-registry-auth";
@@ -30,13 +35,33 @@ pub struct Daemon {
     pub(crate) client: Docker,
     /// Where it listens.
     pub socket: PathBuf,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What a daemon is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Docker, or what can't be told from it.
+    Docker,
+    /// Podman.
+    Podman,
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Docker => "Docker",
+            Self::Podman => "Podman",
+        })
+    }
 }
 
 /// What a daemon says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DaemonVersion {
-    /// `Docker` or `Podman`.
-    pub name: String,
+    /// What it is.
+    pub kind: Kind,
     /// Such as `20.10.24`.
     pub version: String,
 }
@@ -114,9 +139,9 @@ impl Daemon {
         }
         let mut tried = Vec::new();
         for socket in &sockets.usual {
-            match answers(socket) {
-                Ok(()) => return Self::connect(socket).await,
-                Err(error) => tried.push((socket.clone(), error)),
+            match Self::connect(socket).await {
+                Err(DaemonError::None { tried: reason }) => tried.extend(reason),
+                found => return found,
             }
         }
         Err(DaemonError::None { tried })
@@ -128,16 +153,21 @@ impl Daemon {
     /// None answers.
     pub async fn connect(socket: &Path) -> Result<Self, DaemonError> {
         let none = |error| DaemonError::None { tried: vec![(socket.to_owned(), error)] };
-        answers(socket).map_err(none)?;
+        let greeting = greet(socket).map_err(none)?;
         let failed = |source| DaemonError::Call {
             socket: socket.to_owned(),
             what: "be talked to",
             source: Box::new(source),
         };
         let path = socket.to_string_lossy();
-        let client = Docker::connect_with_unix(&path, PATIENCE, API_DEFAULT_VERSION).map_err(failed)?;
-        let client = client.with_request_modifier(url_safe).negotiate_version().await.map_err(failed)?;
-        Ok(Self { client, socket: socket.to_owned() })
+        let version = greeting.version.filter(|version| version < API_DEFAULT_VERSION);
+        let version = version.as_ref().unwrap_or(API_DEFAULT_VERSION);
+        let client = Docker::connect_with_unix(&path, PATIENCE, version).map_err(failed)?;
+        Ok(Self {
+            client: client.with_request_modifier(url_safe),
+            socket: socket.to_owned(),
+            kind: greeting.kind,
+        })
     }
 
     /// What the daemon says of itself.
@@ -146,11 +176,7 @@ impl Daemon {
     /// It does not answer.
     pub async fn version(&self) -> Result<DaemonVersion, DaemonError> {
         let version = self.client.version().await.map_err(self.failed("tell its version"))?;
-        let podman = version.components.iter().flatten().any(|part| part.name.contains("Podman"));
-        Ok(DaemonVersion {
-            name: if podman { "Podman" } else { "Docker" }.to_owned(),
-            version: version.version.unwrap_or_default(),
-        })
+        Ok(DaemonVersion { kind: self.kind, version: version.version.unwrap_or_default() })
     }
 
     /// Names what the daemon was asked for.
@@ -160,9 +186,42 @@ impl Daemon {
     }
 }
 
-/// Whether somebody listens; says why not in the words of the system.
-fn answers(socket: &Path) -> io::Result<()> {
-    UnixStream::connect(socket).map(drop)
+/// What a daemon says of itself at once.
+#[derive(Debug, PartialEq)]
+struct Greeting {
+    kind: Kind,
+    /// Of its interface.
+    version: Option<ClientVersion>,
+}
+
+/// Asks who listens. The library asks for all versions, which takes Podman more than a second.
+fn greet(socket: &Path) -> io::Result<Greeting> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(GREETING_TIME))?;
+    stream.write_all(b"GET /_ping HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.take(GREETING_LENGTH).read_to_end(&mut answer)?;
+    let answer = String::from_utf8_lossy(&answer);
+    match answer.starts_with("HTTP/1.") {
+        true => Ok(greeting(&answer)),
+        false => {
+            Err(io::Error::new(io::ErrorKind::InvalidData, "no daemon of Docker or Podman answers there"))
+        }
+    }
+}
+
+fn greeting(answer: &str) -> Greeting {
+    let header = |name: &str| {
+        let mut headers = answer.lines().filter_map(|line| line.split_once(':'));
+        let found = headers.find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.trim().to_owned())
+    };
+    let podman = header("Libpod-Api-Version").is_some();
+    let version = header("Api-Version").and_then(|version| {
+        let (major, minor) = version.split_once('.')?;
+        Some(ClientVersion { major_version: major.parse().ok()?, minor_version: minor.parse().ok()? })
+    });
+    Greeting { kind: if podman { Kind::Podman } else { Kind::Docker }, version }
 }
 
 /// Docker reads credentials in the URL-safe alphabet, the library writes them in the other.
@@ -185,6 +244,23 @@ mod tests {
         for given in ["tcp://127.0.0.1:2375", "ssh://me@far", "unix://relative", "/var/run/docker.sock"] {
             let sockets = Sockets { named: Some(given.to_owned()), usual: Vec::new() };
             assert!(matches!(Daemon::find(&sockets).await, Err(DaemonError::NotUnix { .. })), "{given}");
+        }
+    }
+
+    #[test]
+    fn a_greeting_tells_kind_and_version() {
+        let version = |minor_version| Some(ClientVersion { major_version: 1, minor_version });
+        let table = [
+            ("HTTP/1.0 200 OK\r\nApi-Version: 1.41\r\n\r\nOK", Kind::Docker, version(41)),
+            (
+                "HTTP/1.0 200 OK\r\napi-version: 1.41\r\nLibpod-API-Version: 4.3.1\r\n\r\n",
+                Kind::Podman,
+                version(41),
+            ),
+            ("HTTP/1.0 200 OK\r\nApi-Version: new\r\n\r\n", Kind::Docker, None),
+        ];
+        for (answer, kind, version) in table {
+            assert_eq!(greeting(answer), Greeting { kind, version });
         }
     }
 

@@ -208,7 +208,7 @@ async fn docker(subject: &Subject<'_>, daemon: Result<Daemon, DaemonError>) -> F
         }
     };
     let version = match daemon.version().await {
-        Ok(version) => format!("{} {} at {}", version.name, version.version, daemon.socket.display()),
+        Ok(version) => format!("{} {} at {}", version.kind, version.version, daemon.socket.display()),
         Err(error) => return Finding::not(WHAT, State::Bad, error.to_string(), ""),
     };
     if !runtime::runs_in_any_image(subject.program) {

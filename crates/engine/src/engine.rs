@@ -213,8 +213,11 @@ impl Engine {
             self.backend.release(&placement).await?;
         }
         // A driver that was killed while it launched has stored no placement.
-        self.backend.release(&tidy::written_down(&self.job_folder(job))?).await?;
-        self.sweep().await;
+        let unstored = tidy::written_down(&self.job_folder(job))?;
+        self.backend.release(&unstored).await?;
+        if !placements.is_empty() || !unstored.supervisors.is_empty() {
+            self.sweep().await;
+        }
         Ok(())
     }
 

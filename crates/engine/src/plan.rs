@@ -147,6 +147,8 @@ pub struct DockerPlan {
     pub working_directory: PathBuf,
     /// The signal that asks its processes to end.
     pub stop_signal: i32,
+    /// Whether the daemon can mount overlays of folders that are named to it.
+    pub overlays: bool,
     /// Whether nothing but the job's own instances can be reached.
     pub isolated: bool,
     /// The data folder that the job belongs to, by which what is left of it is found.

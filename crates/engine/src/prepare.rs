@@ -159,7 +159,10 @@ pub async fn prepare(
         Some(image) => Obtained { image, unpacked: None, warning: None },
         None => choose::obtain(name, machine, progress).await?,
     };
-    let Obtained { image, unpacked, warning } = obtained;
+    let Obtained { mut image, unpacked, warning } = obtained;
+    if let Image::OfDaemon { docker, .. } = &mut image {
+        docker.isolated = spec.network_isolation;
+    }
     let network_interface =
         if matches!(image, Image::OfDaemon { .. }) { CONTAINER_INTERFACE } else { NETWORK_INTERFACE };
     let surroundings = Surroundings {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::Machine;
 use super::container::{self, ContainerError, ImageProgress};
-use crate::docker::Daemon;
+use crate::docker::{Daemon, Kind};
 use crate::explain::chain;
 use crate::image::{Bring, ImageReference, ObtainError, Platform, UnpackedImage};
 use crate::plan::{DockerPlan, Image};
@@ -115,6 +115,8 @@ async fn through(
         user: brought.config.user.clone(),
         working_directory: brought.config.working_directory.clone(),
         stop_signal: container::stop_signal(name, &brought.config)?,
+        // Podman has volumes of the same kind by name only, and leaves out what it does not know.
+        overlays: daemon.kind == Kind::Docker,
         isolated: false,
         data: machine.data.clone(),
     };

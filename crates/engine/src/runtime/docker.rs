@@ -83,6 +83,8 @@ struct Order {
     user: String,
     /// What asks every process to end.
     stop_signal: i32,
+    /// The folders that must be there: daemons have been seen that leave out an overlay without a word.
+    channels: Vec<String>,
 }
 
 /// The container in which a plan's `train` runs.
@@ -115,6 +117,7 @@ pub(super) fn container(
             working_directory: docker.working_directory.clone(),
             user: docker.user.clone(),
             stop_signal: docker.stop_signal,
+            channels: plan.channels.iter().map(|channel| channel.name.clone()).collect(),
         },
     }
 }

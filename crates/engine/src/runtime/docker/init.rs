@@ -58,6 +58,11 @@ fn carry_out(socket: &mut UnixStream) -> Result<(), SetupError> {
     // Nobody inside may look into this process or take its socket.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(step("hide from debuggers"))?;
     let order: Order = order(socket)?;
+    let channels = Path::new(CHANNELS);
+    if order.channels.iter().any(|channel| !channels.join(channel).is_dir()) {
+        let reason = "the daemon does not show it".to_owned();
+        return tell(socket, &Message::OverlayRefused { target: channels.to_owned(), reason });
+    }
     let submitter = Owner::of(Path::new(ML)).map_err(at("find", Path::new(ML)))?;
     let user = match User::resolve_inside(&order.user) {
         Ok(user) => user,

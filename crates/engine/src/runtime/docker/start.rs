@@ -76,7 +76,7 @@ pub(crate) async fn start(
     let lock = lock(&left).map_err(io_error("lock the container's file"))?;
     let daemon = Daemon::connect(&container.plan.socket).await.map_err(refused)?;
     if let Some(target) = impossible_overlay(container) {
-        let reason = "its folders can't be named to the daemon".to_owned();
+        let reason = "the daemon can't make it of these folders".to_owned();
         return Err(StartError::Overlay { target, reason });
     }
     let (path, listener) = listen(container).map_err(io_error("listen to the instance"))?;
@@ -108,6 +108,7 @@ impl Running {
         match self.talk.message().await {
             Some(Message::Started) => Ok(()),
             Some(Message::NotStarted { code, explanation }) => Err(StartError::Program { code, explanation }),
+            Some(Message::OverlayRefused { target, reason }) => Err(StartError::Overlay { target, reason }),
             Some(Message::Broken { explanation }) => Err(StartError::Broken { explanation }),
             Some(other) => Err(StartError::Broken {
                 explanation: format!("the first process of the container sent {other:?} out of turn"),
@@ -169,10 +170,11 @@ fn lock(left: &Left) -> io::Result<fs::File> {
     Ok(file)
 }
 
-/// An overlay that the daemon could not be told of.
+/// An overlay that the daemon could not make, or not be told of.
 fn impossible_overlay(container: &Container) -> Option<PathBuf> {
+    let can = |mount| container.plan.overlays && create::overlay_options(mount).is_some();
     container.mounts.iter().find_map(|mount| match mount {
-        Mount::Overlay { target, .. } if create::overlay_options(mount).is_none() => Some(target.clone()),
+        Mount::Overlay { target, .. } if !can(mount) => Some(target.clone()),
         _ => None,
     })
 }
@@ -211,9 +213,10 @@ async fn begin(
 /// Waits until a container has ended and removes it with all that belongs to it alone.
 async fn watch(daemon: Daemon, container: Container, id: String, left: Left) -> io::Result<Ending> {
     let ending = wait(&daemon, &id).await?;
-    remove(&daemon, &id).await;
-    network::leave(&daemon, &container).await;
-    take_back(&daemon, &left).await.map_err(io::Error::other)?;
+    // A container that has ended is part of no network any more, and nothing of it is mounted.
+    let ((), (), taken) =
+        tokio::join!(remove(&daemon, &id), network::leave(&daemon, &container), take_back(&daemon, &left));
+    taken.map_err(io::Error::other)?;
     Ok(ending)
 }
 

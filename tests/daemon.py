@@ -36,6 +36,15 @@ def ask(method, path, body=None, content_type="application/json"):
         connection.close()
 
 
+def is_podman():
+    connection = Connection()
+    try:
+        connection.request("GET", "/_ping")
+        return connection.getresponse().getheader("Libpod-Api-Version") is not None
+    finally:
+        connection.close()
+
+
 def skip_without_daemon():
     """Skips where no daemon answers, with the reason; where one should be ($TRAINYARD_NEEDS_DOCKER) that is a failure."""
     try:
@@ -50,14 +59,11 @@ def skip_without_daemon():
 
 
 def group_of_socket():
-    """The group whose members may use the daemon."""
+    """The group whose members may use the daemon; skips where there is none, as with Podman's own socket."""
     found = SOCKET.stat()
-    return found.st_gid if found.st_mode & stat.S_IWGRP else None
-
-
-def has_image(name):
-    status, _ = ask("GET", f"/images/{quote(name, safe='')}/json")
-    return status == 200
+    if not found.st_mode & stat.S_IWGRP:
+        pytest.skip(f"only its owner may use {SOCKET}")
+    return found.st_gid
 
 
 def import_image(tar, name, changes=()):

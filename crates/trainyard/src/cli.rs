@@ -1,11 +1,16 @@
 //! The command line: one file per command.
 
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::exit::Exit;
 
 mod completions;
 mod config;
+mod image;
 pub(crate) mod instance;
 mod merge;
 mod plan;
@@ -34,6 +39,7 @@ enum Command {
     Run(run::Run),
     Plan(plan::Plan),
     Merge(merge::Merge),
+    Image(image::Image),
     Config(config::ShowConfig),
     Completions(completions::Completions),
     #[command(hide = true)]
@@ -42,15 +48,27 @@ enum Command {
     Instance(instance::Instance),
 }
 
+/// The name by which training images are started; this program is the workload then.
+const TRAIN: &str = "train";
+
 /// Parses the command line and carries it out.
 pub(crate) fn run() -> anyhow::Result<Exit> {
+    if is_train(env::args_os().next()) {
+        return train::Allpairs::default().run();
+    }
     match Cli::parse().command {
         Command::Run(command) => command.run(),
         Command::Plan(command) => command.run(),
         Command::Merge(command) => command.run(),
+        Command::Image(command) => command.run(),
         Command::Config(command) => command.run(),
         Command::Completions(command) => Ok(command.run(&mut Cli::command())),
         Command::Allpairs(command) => command.run(),
         Command::Instance(command) => command.run(),
     }
+}
+
+/// In its image the program is found as `train`, like that of any other image.
+fn is_train(name: Option<OsString>) -> bool {
+    name.is_some_and(|name| Path::new(&name).file_name() == Some(OsStr::new(TRAIN)))
 }

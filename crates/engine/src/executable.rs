@@ -32,6 +32,20 @@ pub fn look(path: &Path) -> Executable {
     parse(&head)
 }
 
+/// Why this machine's kernel will refuse to execute a file, if what can be read of it says so.
+///
+/// Asked before a program is started: where the kernel refuses, execvp(3) goes on to give the file to
+/// `/bin/sh`, which may carry out what was never meant for it.
+pub fn refusal(path: &Path) -> Option<String> {
+    fs::File::open(path).ok()?;
+    let found = look(path);
+    match (found.machine, found.interpreter) {
+        (Some(machine), _) if machine != std::env::consts::ARCH => Some(found.description),
+        (None, None) => Some(found.description),
+        _ => None,
+    }
+}
+
 fn parse(head: &[u8]) -> Executable {
     if let Some(line) = head.strip_prefix(b"#!") {
         let interpreter = script_interpreter(line);
@@ -111,6 +125,32 @@ mod tests {
         assert!(loader.contains("ld-"), "{loader}");
         assert_eq!(found.machine, Some(std::env::consts::ARCH));
         assert!(found.description.starts_with(&format!("built for {}", std::env::consts::ARCH)));
+    }
+
+    #[test]
+    fn what_is_neither_a_program_of_this_machine_nor_a_script_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("train");
+        let mut foreign = fs::read(std::env::current_exe().unwrap()).unwrap();
+        foreign.truncate(4096);
+        assert_eq!(refusal(&std::env::current_exe().unwrap()), None);
+        foreign[18] = 22;
+        let table: [(&[u8], Option<&str>); 5] = [
+            (b"#!/bin/sh\n", None),
+            (b"echo hello\n", Some("#! line")),
+            (b"#!\n", Some("names no program")),
+            (b"", Some("empty")),
+            (&foreign, Some("built for s390x")),
+        ];
+        for (content, expected) in table {
+            fs::write(&path, content).unwrap();
+            let told = refusal(&path);
+            match expected {
+                None => assert_eq!(told, None),
+                Some(text) => assert!(told.unwrap().contains(text), "{text}"),
+            }
+        }
+        assert_eq!(refusal(&folder.path().join("none")), None);
     }
 
     #[test]

@@ -52,3 +52,14 @@ pub struct UnpackedImage {
     /// Holds a shared lock.
     _in_use: File,
 }
+
+impl UnpackedImage {
+    /// Bytes of the files of each layer, lowest first; 0 where the store does not know.
+    pub fn layer_sizes(&self) -> Vec<u64> {
+        let size = |folder: &std::path::PathBuf| {
+            let text = fs_err::read_to_string(folder.with_file_name("size")).ok()?;
+            text.trim().parse().ok()
+        };
+        self.lowers.folders().iter().rev().map(|folder| size(folder).unwrap_or(0)).collect()
+    }
+}

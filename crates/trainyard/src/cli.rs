@@ -8,12 +8,14 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::exit::Exit;
 
+mod check;
 mod completions;
 mod config;
 mod image;
 pub(crate) mod instance;
 mod merge;
 mod plan;
+mod probe;
 mod run;
 mod train;
 
@@ -30,6 +32,7 @@ const EXAMPLES: &str = "Examples:
   trainyard run job.json --bucket my-bucket=./data --image my/image=host:./bin
   trainyard plan job.json --rows 1000000
   trainyard merge model.tar.gz -o result.parquet
+  trainyard check team/fit:1
 
 Exit codes: 0 completed, 1 error, 2 bad command line or job file, 10 job failed, 11 job stopped,
 12 job stopped because its time was up.";
@@ -40,12 +43,15 @@ enum Command {
     Plan(plan::Plan),
     Merge(merge::Merge),
     Image(image::Image),
+    Check(check::CheckImage),
     Config(config::ShowConfig),
     Completions(completions::Completions),
     #[command(hide = true)]
     Allpairs(train::Allpairs),
     #[command(hide = true)]
     Instance(instance::Instance),
+    #[command(hide = true)]
+    Probe(probe::Probe),
 }
 
 /// The name by which training images are started; this program is the workload then.
@@ -61,10 +67,12 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
         Command::Plan(command) => command.run(),
         Command::Merge(command) => command.run(),
         Command::Image(command) => command.run(),
+        Command::Check(command) => command.run(),
         Command::Config(command) => command.run(),
         Command::Completions(command) => Ok(command.run(&mut Cli::command())),
         Command::Allpairs(command) => command.run(),
         Command::Instance(command) => command.run(),
+        Command::Probe(command) => command.run(),
     }
 }
 

@@ -70,6 +70,9 @@ pub(super) fn start(program: &Program, run_as: Option<&RunAs>) -> Result<Child, 
         return Err(StartError::WorkingDirectory { path: folder.clone() });
     }
     let path = find(name, program)?;
+    if let Some(reason) = executable::refusal(&path) {
+        return Err(StartError::Format { path, reason });
+    }
     let mut command = Command::new(&path);
     if let Some(run_as) = run_as {
         run_as.apply(&mut command);

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that can't go on fails")]
 
 mod connections;
+mod datagrams;
 #[path = "../../src/netlink.rs"]
 mod netlink;
 mod yard;

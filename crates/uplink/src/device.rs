@@ -116,6 +116,19 @@ impl Workshop {
         })
         .await
     }
+
+    /// A socket that gets its own datagrams.
+    pub(crate) async fn probe(&self) -> io::Result<UdpSocket> {
+        self.make(|| {
+            let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+            stamp(&socket)?;
+            socket.bind(&SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0).into())?;
+            socket.connect(&socket.local_addr()?)?;
+            socket.set_nonblocking(true)?;
+            Ok(socket.into())
+        })
+        .await
+    }
 }
 
 /// Sends a whole IPv4 packet into the namespace. One that finds no room is lost, as on any wire.

@@ -15,12 +15,13 @@ use std::time::Duration;
 
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recvmsg};
 use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime};
 use socket2::Socket;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::packet::{Ends, Packet, Unreachable, unreachable_datagram};
 use crate::policy::Way;
@@ -72,6 +73,7 @@ struct Arrival {
 /// The tap's.
 pub(crate) async fn watch(shared: Arc<Shared>, tap: Socket) -> io::Result<Infallible> {
     let tap = device::watched(tap)?;
+    stamped(&shared).await?;
     let mut flows = HashMap::<Ends, Flow>::new();
     let mut carried = JoinSet::new();
     let mut buffer = vec![0; LARGEST];
@@ -103,6 +105,21 @@ pub(crate) async fn watch(shared: Arc<Shared>, tap: Socket) -> io::Result<Infall
         {
             let _full = flow.early.try_send((packet.datagram().to_vec(), arrival.stamp));
         }
+    }
+}
+
+/// Waits until the kernel stamps what arrives, which it begins some time after it was asked to. Before, it stamps
+/// what is read when it is read.
+async fn stamped(shared: &Shared) -> io::Result<()> {
+    let probe = UdpSocket::from_std(shared.workshop.probe().await?)?;
+    loop {
+        probe.send(&[0]).await?;
+        let sent = clock_gettime(ClockId::CLOCK_REALTIME)?;
+        let arrival = probe.async_io(Interest::READABLE, || read_stamped(&probe, &mut [0])).await?;
+        if arrival.stamp < sent {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(1)).await;
     }
 }
 
@@ -206,15 +223,18 @@ impl Inside {
     }
 
     fn get(&mut self) {
-        let inside = self.ends.inside;
+        let read = |buffer: &mut [u8]| {
+            self.socket.try_io(Interest::READABLE, || read_stamped(&self.socket, buffer)).ok()
+        };
         self.got = BUFFER.with_borrow_mut(|buffer| {
-            let arrival =
-                self.socket.try_io(Interest::READABLE, || read_stamped(&self.socket, buffer)).ok()?;
-            // Before it was connected the socket may have got datagrams of others to the same address.
-            (arrival.sender == Some(inside)).then(|| {
-                self.taken_over.get_or_init(|| arrival.stamp);
-                buffer[..arrival.length].to_vec()
-            })
+            loop {
+                let arrival = read(buffer)?;
+                // Before it was connected the socket may have got datagrams of others to the same address.
+                if arrival.sender == Some(self.ends.inside) {
+                    self.taken_over.get_or_init(|| arrival.stamp);
+                    return Some(buffer[..arrival.length].to_vec());
+                }
+            }
         });
     }
 

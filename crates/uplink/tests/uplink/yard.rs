@@ -55,8 +55,9 @@ pub(crate) fn run<T: FnOnce(&mut Yard)>(resolvers: &[&str], test: T) {
             continue;
         }
         let program = std::env::current_exe().unwrap();
-        let output = Command::new(start[0])
-            .args(&start[1..])
+        let output = Command::new("timeout")
+            .arg("120")
+            .args(&start)
             .arg(program)
             .args(["--exact", name, "--nocapture"])
             .env(STARTED, "1")

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use socket2::SockRef;
 
-use crate::yard::{self, GATEWAY, MACHINE, METADATA, run};
+use crate::cable::GATEWAY;
+use crate::yard::{self, MACHINE, METADATA, run};
 
 /// No step of a test takes longer, unless it fails.
 const PATIENCE: Duration = Duration::from_secs(20);

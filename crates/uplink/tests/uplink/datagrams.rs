@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::yard::{GATEWAY, MACHINE, METADATA, run};
+use crate::cable::GATEWAY;
+use crate::yard::{MACHINE, METADATA, run};
 
 /// No step of a test takes longer, unless it fails.
 const PATIENCE: Duration = Duration::from_secs(10);

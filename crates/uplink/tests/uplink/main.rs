@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that can't go on fails")]
 
+mod cable;
 mod connections;
 mod datagrams;
 #[path = "../../src/netlink.rs"]

@@ -141,10 +141,11 @@ class Running:
         self.lines = []
         self._unread = queue.Queue()
         identity = yard.identity
-        if offline:
-            # The network is taken away by root, so the user changes after that.
+        by_root = [*(["unshare", "--net"] if offline else []), *yard.set_aside]
+        if by_root:
+            # What only root can do comes first, the user changes after that.
             user = str(yard.uid)
-            command = ["unshare", "--net", "setpriv", "--reuid", user, "--regid", user, "--clear-groups", *command]
+            command = [*by_root, "setpriv", "--reuid", user, "--regid", user, "--clear-groups", *command]
             identity = {}
         self.process = subprocess.Popen(
             command, cwd=yard.root, env={**yard.environment, **(env or {})}, start_new_session=True, **identity,
@@ -236,6 +237,7 @@ class Yard:
         self.binary = binary
         self.running = []
         self.mounted = []
+        self.set_aside = []
         self._jobs = 0
         self.data = self.root / "data"
         for folder in ("data", "s3", "programs", "home", "tmp"):
@@ -368,6 +370,13 @@ class Yard:
         running = Running(self, [*before, str(self.binary), *map(str, arguments)], stdin, env, offline)
         self.running.append(running)
         return running
+
+    def set_ids_aside(self, first, count):
+        """Gives the yard's user subordinate ids, which nothing outside of the yard notices."""
+        for file in ("subuid", "subgid"):
+            (self.root / file).write_text(f"{self.uid}:{first}:{count}\n")
+        binds = [f"mount --bind {self.root}/{file} /etc/{file}" for file in ("subuid", "subgid")]
+        self.set_aside = ["unshare", "--mount", "sh", "-c", f'{" && ".join(binds)} && exec "$@"', "sh"]
 
     # What is left.
 

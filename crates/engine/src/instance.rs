@@ -16,7 +16,7 @@ use crate::run::{
     Appender, Exit, InstanceDirectory, LogLine, Outcome, Parts, RunDirectory, RunDirectoryError, Stream,
     Timestamp,
 };
-use crate::runtime::jail::start::StartError;
+use crate::runtime::jail::start::{StartError, take_back};
 use crate::runtime::{self, Places, Shield};
 
 mod collect;
@@ -171,8 +171,7 @@ async fn train(
     log: &mut Log,
     reports: &mut Reports,
 ) -> Result<Outcome, Broken> {
-    let jail = runtime::jail(scene.plan, scene.shield, places);
-    let mut trained = train::train(scene, &jail, log, reports).await.map_err(Broken::Watch)?;
+    let mut trained = train_in(scene, places, log, reports).await?;
     if let Trained::NotStarted(StartError::Overlay { target, .. }) = &trained
         && target != Path::new("/")
     {
@@ -180,8 +179,7 @@ async fn train(
             Ok(places) => places,
             Err(error) => return Ok(not_staged(&error)),
         };
-        let jail = runtime::jail(scene.plan, scene.shield, places);
-        trained = train::train(scene, &jail, log, reports).await.map_err(Broken::Watch)?;
+        trained = train_in(scene, places, log, reports).await?;
     }
     match trained {
         Trained::Stopped => Ok(Outcome::Stopped),
@@ -197,6 +195,21 @@ async fn train(
         Trained::NotStarted(error @ StartError::Overlay { .. }) => Err(Broken::Layers(error)),
         Trained::NotStarted(error) => Err(Broken::Jail(error)),
     }
+}
+
+/// Runs `train` and makes what it leaves the user's own.
+async fn train_in(
+    scene: &Scene<'_>,
+    places: Places,
+    log: &mut Log,
+    reports: &mut Reports,
+) -> Result<Trained, Broken> {
+    let jail = runtime::jail(scene.plan, scene.shield, places);
+    let trained = train::train(scene, &jail, log, reports).await.map_err(Broken::Watch)?;
+    if let Err(error) = take_back(scene.self_program, scene.scratch.root()).await {
+        reports.warn(chain(&error));
+    }
+    Ok(trained)
 }
 
 /// What the program has to say about its failure.

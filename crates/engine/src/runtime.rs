@@ -12,6 +12,7 @@ use crate::signal::SIGTERM;
 
 pub(crate) mod jail;
 
+pub use jail::ids::{NoSubordinateIds, subordinate_ids};
 pub use jail::init::instance_init;
 
 use jail::{Changes, Jail, Mount, Program, Root, RunAs};

@@ -18,7 +18,8 @@ use rustix::thread::UnshareFlags;
 
 use super::mounts::Tree;
 use super::{
-    Command, Jail, Message, Root, RunAs, SetupError, layers, machine, privileges, program, root, step,
+    Command, Jail, Message, Order, Root, RunAs, SetupError, layers, machine, privileges, program, root, step,
+    take_back,
 };
 use crate::explain::chain;
 use crate::run::Exit;
@@ -52,7 +53,13 @@ fn outer(socket: &mut UnixStream) -> Result<(), SetupError> {
         return tell(socket, &Message::NamespacesRefused { errno });
     }
     tell(socket, &Message::Unshared)?;
-    let jail = order(socket)?;
+    let jail = match order(socket)? {
+        Order::Start(jail) => jail,
+        Order::TakeBack(folder) => {
+            take_back::take_back(&folder)?;
+            return tell(socket, &Message::TakenBack);
+        }
+    };
     match sys::fork().map_err(step("start the first process of the instance"))? {
         Fork::Child => first_process(&jail, socket),
         // That it has ended means that the whole namespace is empty.
@@ -199,7 +206,7 @@ fn tell(socket: &mut UnixStream, message: &Message) -> Result<(), SetupError> {
 }
 
 /// Reads the supervisor's order byte for byte up to its end: what follows are commands.
-fn order(socket: &mut UnixStream) -> Result<Jail, SetupError> {
+fn order(socket: &mut UnixStream) -> Result<Order, SetupError> {
     let mut length = [0; 8];
     socket.read_exact(&mut length).map_err(|_| SetupError::Gone)?;
     let mut text = Vec::new();

@@ -389,6 +389,21 @@ class Yard:
         self.mounted.append(folder)
         return folder
 
+    def mount_overlays(self, depth):
+        """So many overlays over each other, the uppermost of which the yard's user can write to."""
+        lower = self.root / "overlays/lowest"
+        lower.mkdir(parents=True)
+        for number in range(depth):
+            upper, work, place = (self.root / "overlays" / f"{name}-{number}" for name in ("upper", "work", "place"))
+            for folder in (upper, work, place):
+                folder.mkdir()
+            os.chown(upper, self.uid, self.uid)
+            options = f"lowerdir={lower},upperdir={upper},workdir={work}"
+            subprocess.run(["mount", "-t", "overlay", "-o", options, "trainyard-test", place], check=True)
+            self.mounted.insert(0, place)
+            lower = place
+        return lower
+
     def leftovers(self):
         """Whatever a run should have taken away with it, each in words."""
         return [*self._processes(), *self._mounts(), *self._scratch(), *self._foreign_files()]
@@ -413,7 +428,7 @@ class Yard:
 
     def _foreign_files(self):
         for path in self.root.rglob("*"):
-            if (owner := path.lstat().st_uid) != self.uid:
+            if (owner := path.lstat().st_uid) != self.uid and "overlays" not in path.parts:
                 yield f"belongs to user {owner}: {path}"
 
     def close(self):

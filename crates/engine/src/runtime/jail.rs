@@ -188,9 +188,27 @@ pub(crate) enum Message {
         explanation: String,
     },
     /// `train` runs.
-    Started,
+    Started {
+        /// What the image's layers are shown by, where it is no overlay on the instance's disk.
+        instead: Option<InsteadOfOverlay>,
+    },
     /// `train` has ended.
     Exited(Exit),
+}
+
+/// What shows the layers of an image where the kernel refuses an overlay whose changes go to the disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum InsteadOfOverlay {
+    /// An overlay whose changes go to memory.
+    Memory {
+        /// Why the kernel refuses the usual.
+        reason: String,
+    },
+    /// A copy.
+    Copy {
+        /// Why the kernel refuses the usual.
+        reason: String,
+    },
 }
 
 /// What the supervisor tells PID 1, one byte each.

@@ -90,7 +90,7 @@ fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError>
     // From the machine's file tree …
     let kernel = machine::trees(jail)?;
     let planned = jail.mounts.iter().map(Tree::planned).collect::<Result<Vec<_>, _>>()?;
-    let new_root = root::assemble(jail)?;
+    let (new_root, instead) = root::assemble(jail)?;
     // … to the instance's own. The kernel's file systems are covered with all that protects them before
     // a link of an image can lead a mount to them.
     root::enter(&new_root)?;
@@ -104,7 +104,15 @@ fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError>
     privileges::drop_privileges()?;
     // Nobody inside may look into this process or take its socket.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(step("hide from debuggers"))?;
-    run(jail, run_as, socket)
+    let train = match program::start(&jail.program, run_as) {
+        Ok(child) => Pid::from_child(&child),
+        Err(error) => {
+            let (code, explanation) = (error.code(), chain(&error));
+            return tell(socket, &Message::NotStarted { code, explanation });
+        }
+    };
+    tell(socket, &Message::Started { instead })?;
+    watch(train, jail.stop_signal, socket)
 }
 
 /// This process's number outside of its namespace, which the machine's `/proc` shows as long as it is there.
@@ -121,19 +129,10 @@ fn attach(trees: Vec<Tree>) -> Result<(), SetupError> {
     trees.iter().try_for_each(Tree::attach)
 }
 
-fn run(jail: &Jail, run_as: Option<&RunAs>, socket: &mut UnixStream) -> Result<(), SetupError> {
-    let train = match program::start(&jail.program, run_as) {
-        Ok(child) => Pid::from_child(&child),
-        Err(error) => {
-            let (code, explanation) = (error.code(), chain(&error));
-            return tell(socket, &Message::NotStarted { code, explanation });
-        }
-    };
-    tell(socket, &Message::Started)?;
+fn watch(train: Pid, stop_signal: i32, socket: &mut UnixStream) -> Result<(), SetupError> {
     let commands = socket.try_clone().map_err(step("listen to the supervisor"))?;
     let terminated = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&terminated);
-    let stop_signal = jail.stop_signal;
     thread::Builder::new()
         .spawn(move || obey(commands, stop_signal, &flag))
         .map_err(step("listen to the supervisor"))?;

@@ -15,7 +15,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::ids::Ids;
 use super::take_back::holds_others_files;
-use super::{Command, INIT_COMMAND, Jail, Message, Order};
+use super::{Command, INIT_COMMAND, InsteadOfOverlay, Jail, Message, Order};
 use crate::run::Exit;
 use crate::sys::watch_readable;
 
@@ -182,10 +182,10 @@ impl Running {
         Ok(())
     }
 
-    /// Waits until the program runs.
-    pub(crate) async fn started(&mut self) -> Result<(), StartError> {
+    /// Waits until the program runs; tells what shows its image if not the usual.
+    pub(crate) async fn started(&mut self) -> Result<Option<InsteadOfOverlay>, StartError> {
         match self.message().await {
-            Some(Message::Started) => Ok(()),
+            Some(Message::Started { instead }) => Ok(instead),
             Some(Message::NotStarted { code, explanation }) => Err(StartError::Program { code, explanation }),
             Some(Message::OverlayRefused { target, reason }) => Err(StartError::Overlay { target, reason }),
             other => Err(unexpected(other)),

@@ -103,6 +103,17 @@ def test_what_a_killed_supervisor_has_left_is_removed_by_the_next_run(owner, ima
     assert owner.run(job).log() == ["ready"]
 
 
+def test_a_supervisor_that_is_killed_alone_leaves_nothing_of_other_users(owner, image):
+    running = owner.start(owner.job(image("umask 077; mkdir /tmp/closed && touch /tmp/closed/x && echo ready; sleep 600\n", User="fit")))
+    running.wait_for_line("ready")
+    (supervisor,) = [process for process in processes_of(owner)
+                     if Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")[1] == b"instance"]
+    yards._kill(supervisor)
+    ended = owner.ended(running, expect=10)
+    assert ended.ended["status"] == "Failed"
+    wait_until(lambda: not processes_of(owner), "the end of all processes")
+
+
 def processes_of(owner):
     folders = [folder for folder in Path("/proc").glob("[0-9]*") if yards._mention(folder, str(owner.root).encode())]
     return [int(folder.name) for folder in folders if _trainyard(folder)]

@@ -17,6 +17,7 @@ use crate::run::{
     Timestamp,
 };
 use crate::runtime::jail::start::{StartError, take_back};
+use crate::runtime::jail::take_back::holds_others_files;
 use crate::runtime::{self, Places, Shield};
 
 mod collect;
@@ -198,7 +199,9 @@ async fn train_in(
 ) -> Result<Trained, Broken> {
     let jail = runtime::jail(scene.plan, scene.shield, places);
     let trained = train::train(scene, &jail, log, reports).await.map_err(Broken::Watch)?;
-    if let Err(error) = take_back(scene.self_program, scene.scratch.root()).await {
+    if scene.scratch.written().iter().any(|folder| holds_others_files(folder))
+        && let Err(error) = take_back(scene.self_program, scene.scratch.root()).await
+    {
         reports.warn(chain(&error));
     }
     Ok(trained)

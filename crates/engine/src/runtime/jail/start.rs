@@ -14,7 +14,6 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::ids::Ids;
-use super::take_back::holds_others_files;
 use super::{Command, INIT_COMMAND, InsteadOfOverlay, Jail, Message, Order};
 use crate::run::Exit;
 use crate::sys::watch_readable;
@@ -93,13 +92,13 @@ pub(crate) async fn start(self_program: &Path, jail: &Jail) -> Result<(Running, 
     Ok((running, output))
 }
 
-/// Makes everything in a folder the user's own again after an instance that had more than one user id.
+/// Makes everything in a folder the user's own again after an instance that had more than one user id; after
+/// any other it is.
 ///
 /// # Errors
 /// Something in it still belongs to another.
 pub(crate) async fn take_back(self_program: &Path, folder: &Path) -> Result<(), StartError> {
-    let ordinary = matches!(Ids::of_this_user(), Ids::Subordinate(_));
-    if !ordinary || !holds_others_files(folder) {
+    if !matches!(Ids::of_this_user(), Ids::Subordinate(_)) {
         return Ok(());
     }
     let (mut running, _output) = ordered(self_program, &Order::TakeBack(folder.to_owned())).await?;

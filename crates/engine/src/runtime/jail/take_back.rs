@@ -14,25 +14,29 @@ use rustix::process::getuid;
 
 use super::{SetupError, at};
 
-/// Whether anything in a folder of the machine belongs to somebody else, or can't be looked at.
+/// Whether anything in a folder of the machine, which need not be there, belongs to somebody else or can't be
+/// looked at.
 pub(crate) fn holds_others_files(folder: &Path) -> bool {
-    let own = getuid().as_raw();
-    let look = || -> io::Result<bool> {
-        let found = fs::symlink_metadata(folder)?;
-        if found.uid() != own {
+    match holds(folder, getuid().as_raw()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        held => held.unwrap_or(true),
+    }
+}
+
+fn holds(path: &Path, own: u32) -> io::Result<bool> {
+    let found = fs::symlink_metadata(path)?;
+    if found.uid() != own {
+        return Ok(true);
+    }
+    if !found.is_dir() {
+        return Ok(false);
+    }
+    for entry in fs::read_dir(path)? {
+        if holds(&entry?.path(), own)? {
             return Ok(true);
         }
-        if !found.is_dir() {
-            return Ok(false);
-        }
-        for entry in fs::read_dir(folder)? {
-            if holds_others_files(&entry?.path()) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    };
-    look().unwrap_or(true)
+    }
+    Ok(false)
 }
 
 /// Gives everything in a folder to user id 0, from within the user namespace.
@@ -112,6 +116,14 @@ mod tests {
         fs::create_dir(folder.path().join("folder")).unwrap();
         fs::os::unix::fs::symlink("/nowhere", folder.path().join("folder/link")).unwrap();
         assert!(!holds_others_files(folder.path()));
-        assert!(holds_others_files(Path::new("/nonexistent")));
+        assert!(!holds_others_files(Path::new("/nonexistent")));
+        // One of an ordinary user's, or of root's for an ordinary user.
+        let others = if getuid().is_root() {
+            chownat(CWD, folder.path(), Some(Uid::from_raw(1)), None, AtFlags::empty()).unwrap();
+            folder.path()
+        } else {
+            Path::new("/etc")
+        };
+        assert!(holds_others_files(others));
     }
 }

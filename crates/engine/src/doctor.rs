@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use fs_err as fs;
 use rustix::fs::statvfs;
+use rustix::process::getuid;
 use rustix::system::uname;
 
 use crate::docker::{Daemon, DaemonError, Sockets};
@@ -81,6 +82,7 @@ pub async fn examine(subject: &Subject<'_>) -> Vec<Finding> {
         namespaces,
         overlay,
         network(),
+        subordinate_ids(),
         control_groups(),
         fuse_overlay(),
         docker(subject, daemon).await,
@@ -160,6 +162,20 @@ fn network() -> Finding {
             let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
             let help = "see user.max_net_namespaces and the settings of user namespaces (sysctl)";
             Finding::not(WHAT, State::Bad, said, help)
+        }
+    }
+}
+
+fn subordinate_ids() -> Finding {
+    const WHAT: &str = "subordinate ids";
+    if getuid().is_root() {
+        return Finding::good(WHAT, "instances of root have every user id");
+    }
+    match runtime::subordinate_ids() {
+        Ok(count) => Finding::good(WHAT, format!("instances have {count} user ids beside this user's own")),
+        Err(error) => {
+            let help = "without them an image's USER is user id 0, and all files of an instance are its own";
+            Finding::not(WHAT, State::Absent, chain(&error), help)
         }
     }
 }

@@ -11,6 +11,7 @@ pub mod cgroup;
 pub mod docker;
 pub mod doctor;
 pub mod engine;
+pub mod executable;
 mod explain;
 pub mod gpu;
 pub mod image;

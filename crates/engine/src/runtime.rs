@@ -19,11 +19,12 @@ pub(crate) mod jail;
 mod talk;
 
 pub use docker::{container_init, remember};
+pub use jail::ids::{NoSubordinateIds, subordinate_ids};
 pub use jail::init::instance_init;
 
 use docker::Container;
 use jail::start::{Output, StartError};
-use jail::{Changes, Command, Jail, Mount, Program, Root, RunAs};
+use jail::{Changes, Command, InsteadOfOverlay, Jail, Mount, Program, Root, RunAs};
 
 /// What stands between an instance and the machine's file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -136,14 +137,14 @@ pub(crate) async fn try_overlay(self_program: &Path, folder: &Path) -> Result<()
     running.ended().await.map_err(|source| StartError::Io { step: "end what was tried", source })?;
     match started {
         // Whether there is such a program is known only when everything else is there.
-        Ok(()) | Err(StartError::Program { .. }) => Ok(()),
+        Ok(_) | Err(StartError::Program { .. }) => Ok(()),
         Err(error) => Err(error),
     }
 }
 
 /// Whether a program needs no dynamic loader, which an image may not have.
 pub(crate) fn runs_in_any_image(program: &Path) -> bool {
-    jail::program::format::of(program).interpreter.is_none()
+    crate::executable::look(program).interpreter.is_none()
 }
 
 /// Starts `train`, up to its first process; a jail in its control group. The daemon makes another for a container.
@@ -168,11 +169,11 @@ pub(crate) async fn start(
 }
 
 impl Running {
-    /// Waits until the program runs.
-    pub(crate) async fn started(&mut self) -> Result<(), StartError> {
+    /// Waits until the program runs; tells what shows its image if not the usual.
+    pub(crate) async fn started(&mut self) -> Result<Option<InsteadOfOverlay>, StartError> {
         match self {
             Self::Jail(running) => running.started().await,
-            Self::Container(running) => running.started().await,
+            Self::Container(running) => running.started().await.map(|()| None),
         }
     }
 

@@ -417,7 +417,7 @@ impl Driver {
         if self.plan.is_through_daemon() {
             self.engine.sweep().await;
         }
-        tidy::after(&self.engine, &self.job)?;
+        tidy::after(&self.engine, &self.job).await?;
         Ok(())
     }
 

@@ -12,8 +12,8 @@ use super::log::{Lines, Log};
 use super::reports::Reports;
 use super::stop::until;
 use crate::run::{Exit, Report, Stream, Timestamp};
-use crate::runtime::jail::Command;
 use crate::runtime::jail::start::{Output, StartError};
+use crate::runtime::jail::{Command, InsteadOfOverlay};
 use crate::runtime::{Recipe, Running, start};
 
 /// Asked of the kernel for the pipes, so that a program that writes much need not wait. All pipes of a
@@ -80,10 +80,13 @@ async fn train_confined(
         started = running.started() => started.map_err(Trained::NotStarted),
         () = scene.stop.requested() => Err(Trained::Stopped),
     };
-    if let Err(trained) = started {
-        running.give_up();
-        running.ended().await?;
-        return Ok(trained);
+    match started {
+        Ok(instead) => warn_of(instead.as_ref(), reports),
+        Err(trained) => {
+            running.give_up();
+            running.ended().await?;
+            return Ok(trained);
+        }
     }
     reports.tell(Report::Training);
     let mut watch = Watch::new(scene, running, output, log, reports);
@@ -105,6 +108,26 @@ async fn train_confined(
         reports.tell(Report::Exited(exit));
     }
     Ok(trained)
+}
+
+/// Warns where an image is not shown in the usual way.
+fn warn_of(instead: Option<&InsteadOfOverlay>, reports: &mut Reports) {
+    let how = match instead {
+        None => return,
+        Some(InsteadOfOverlay::Memory { reason }) => {
+            format!(
+                "can't keep an image's changes ({reason}): what is written outside of /opt/ml and /tmp takes memory"
+            )
+        }
+        Some(InsteadOfOverlay::Copy { reason }) => {
+            format!(
+                "can't show an image's layers ({reason}): the instance has got a copy, which takes time and room"
+            )
+        }
+    };
+    reports.warn(format!(
+        "the file system of the data folder {how}; on ext4, XFS, Btrfs or tmpfs it would not (--data-dir)"
+    ));
 }
 
 /// What the instance has been asked for.

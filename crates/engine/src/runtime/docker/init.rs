@@ -69,7 +69,7 @@ fn carry_out(socket: &mut UnixStream) -> Result<(), SetupError> {
         Err(error) => return tell(socket, &Message::NotStarted { code: 126, explanation: chain(&error) }),
     };
     // The daemon limits the number of processes.
-    let rules = Rules { stop_signal: order.stop_signal, most_processes: None };
+    let rules = Rules { stop_signal: order.stop_signal, most_processes: None, instead: None };
     let ran = hand_over(&user).and_then(|()| {
         let (program, run_as) = program(order, user);
         run(&program, Some(&run_as), rules, socket)

@@ -106,7 +106,7 @@ impl Running {
     /// Waits until the program runs.
     pub(crate) async fn started(&mut self) -> Result<(), StartError> {
         match self.talk.message().await {
-            Some(Message::Started) => Ok(()),
+            Some(Message::Started { .. }) => Ok(()),
             Some(Message::NotStarted { code, explanation }) => Err(StartError::Program { code, explanation }),
             Some(Message::OverlayRefused { target, reason }) => Err(StartError::Overlay { target, reason }),
             Some(Message::Broken { explanation }) => Err(StartError::Broken { explanation }),

@@ -19,8 +19,8 @@ use serde::de::DeserializeOwned;
 
 use super::mounts::Tree;
 use super::{
-    Command, Jail, Message, Program, Root, RunAs, SetupError, layers, machine, privileges, program, root,
-    step,
+    Command, InsteadOfOverlay, Jail, Message, Order, Program, Root, RunAs, SetupError, layers, machine,
+    privileges, program, root, step, take_back,
 };
 use crate::explain::chain;
 use crate::run::Exit;
@@ -54,7 +54,13 @@ fn outer(socket: &mut UnixStream) -> Result<(), SetupError> {
         return tell(socket, &Message::NamespacesRefused { errno });
     }
     tell(socket, &Message::Unshared)?;
-    let jail: Jail = order(socket)?;
+    let jail = match order(socket)? {
+        Order::Start(jail) => jail,
+        Order::TakeBack(folder) => {
+            take_back::take_back(&folder)?;
+            return tell(socket, &Message::TakenBack);
+        }
+    };
     match sys::fork().map_err(step("start the first process of the instance"))? {
         Fork::Child => first_process(&jail, socket),
         // That it has ended means that the whole namespace is empty.
@@ -89,7 +95,7 @@ fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError>
     // From the machine's file tree …
     let kernel = machine::trees(jail)?;
     let planned = jail.mounts.iter().map(Tree::planned).collect::<Result<Vec<_>, _>>()?;
-    let new_root = root::assemble(jail)?;
+    let (new_root, instead) = root::assemble(jail)?;
     // … to the instance's own. The kernel's file systems are covered with all that protects them before
     // a link of an image can lead a mount to them.
     root::enter(&new_root)?;
@@ -104,7 +110,7 @@ fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError>
     privileges::drop_privileges()?;
     // Nobody inside may look into this process or take its socket.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(step("hide from debuggers"))?;
-    let rules = Rules { stop_signal: jail.stop_signal, most_processes: jail.most_processes };
+    let rules = Rules { stop_signal: jail.stop_signal, most_processes: jail.most_processes, instead };
     run(&jail.program, run_as, rules, socket)
 }
 
@@ -128,6 +134,8 @@ pub(in crate::runtime) struct Rules {
     pub(in crate::runtime) stop_signal: i32,
     /// Most processes, where no control group counts them.
     pub(in crate::runtime) most_processes: Option<u32>,
+    /// What shows its image, if not the usual.
+    pub(in crate::runtime) instead: Option<InsteadOfOverlay>,
 }
 
 /// Starts the program and watches over it and all that it starts, as PID 1 does.
@@ -155,7 +163,7 @@ pub(in crate::runtime) fn run(
             return tell(socket, &Message::NotStarted { code, explanation });
         }
     };
-    tell(socket, &Message::Started)?;
+    tell(socket, &Message::Started { instead: rules.instead })?;
     let exit = reap_until(train)?;
     if terminated.load(Ordering::SeqCst) {
         // Every process was asked to end and has the grace to do so, not only `train`.

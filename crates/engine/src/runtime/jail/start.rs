@@ -5,13 +5,13 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
 
-use fs_err as fs;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, getgid, getuid, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::Receiver;
 
-use super::{Command, INIT_COMMAND, Jail, Message};
+use super::ids::Ids;
+use super::{Command, INIT_COMMAND, InsteadOfOverlay, Jail, Message, Order};
 use crate::cgroup::Group;
 use crate::run::Exit;
 use crate::runtime::talk::Talk;
@@ -90,18 +90,7 @@ pub(crate) async fn start(
     jail: &Jail,
     group: Option<&Group>,
 ) -> Result<(Running, Output), StartError> {
-    let (mut running, output) = unshared(self_program).await?;
-    write_id_maps(running.init.id())
-        .map_err(|source| StartError::Io { step: "map user ids into the instance", source })?;
-    // Nothing else has been started yet, so nothing is left outside.
-    group
-        .map_or(Ok(()), |group| group.take(running.init.id()))
-        .map_err(|source| StartError::Io { step: "put the instance into its control group", source })?;
-    running
-        .talk
-        .order(jail)
-        .await
-        .map_err(|source| StartError::Io { step: "talk to the instance", source })?;
+    let (mut running, output) = ordered(self_program, &Order::Start(Box::new(jail.clone())), group).await?;
     running.begun().await?;
     Ok((running, output))
 }
@@ -116,6 +105,42 @@ pub(crate) async fn probe(self_program: &Path) -> Result<(), StartError> {
     // With the socket it ends.
     drop((talk, output));
     init.wait().map(drop).map_err(|source| StartError::Io { step: "end a process in namespaces", source })
+}
+
+/// Makes everything in a folder the user's own again after an instance that had more than one user id; after
+/// any other it is.
+///
+/// # Errors
+/// Something in it still belongs to another.
+pub(crate) async fn take_back(self_program: &Path, folder: &Path) -> Result<(), StartError> {
+    if !matches!(Ids::of_this_user(), Ids::Subordinate(_)) {
+        return Ok(());
+    }
+    let (mut running, _output) = ordered(self_program, &Order::TakeBack(folder.to_owned()), None).await?;
+    let answer = running.talk.message().await;
+    running.ended().await.map_err(|source| StartError::Io { step: "wait for a process", source })?;
+    match answer {
+        Some(Message::TakenBack) => Ok(()),
+        other => Err(unexpected(other)),
+    }
+}
+
+/// Starts `instance-init`, makes its namespaces what they should be and gives it an order.
+async fn ordered(
+    self_program: &Path,
+    order: &Order,
+    group: Option<&Group>,
+) -> Result<(Running, Output), StartError> {
+    let (mut running, output) = unshared(self_program).await?;
+    let given = Ids::of_this_user().give(running.init.id()).await;
+    given.map_err(|source| StartError::Io { step: "map user ids into the instance", source })?;
+    // Nothing else has been started yet, so nothing is left outside.
+    group
+        .map_or(Ok(()), |group| group.take(running.init.id()))
+        .map_err(|source| StartError::Io { step: "put the instance into its control group", source })?;
+    let sent = running.talk.order(order).await;
+    sent.map_err(|source| StartError::Io { step: "talk to the instance", source })?;
+    Ok((running, output))
 }
 
 /// Starts the first process of a jail, up to its namespaces.
@@ -169,10 +194,10 @@ impl Running {
         Ok(())
     }
 
-    /// Waits until the program runs.
-    pub(crate) async fn started(&mut self) -> Result<(), StartError> {
+    /// Waits until the program runs; tells what shows its image if not the usual.
+    pub(crate) async fn started(&mut self) -> Result<Option<InsteadOfOverlay>, StartError> {
         match self.talk.message().await {
-            Some(Message::Started) => Ok(()),
+            Some(Message::Started { instead }) => Ok(instead),
             Some(Message::NotStarted { code, explanation }) => Err(StartError::Program { code, explanation }),
             Some(Message::OverlayRefused { target, reason }) => Err(StartError::Overlay { target, reason }),
             other => Err(unexpected(other)),
@@ -216,39 +241,4 @@ fn unexpected(message: Option<Message>) -> StartError {
         None => "the first process of the instance ended before it had started the program".to_owned(),
     };
     StartError::Broken { explanation }
-}
-
-/// All ids of this process's own namespace for who may map them, else the one id as 0.
-fn write_id_maps(pid: u32) -> io::Result<()> {
-    let process = PathBuf::from(format!("/proc/{pid}"));
-    let all = fs::read_to_string("/proc/self/uid_map")?;
-    // Root of a container may lack the right to map other ids.
-    if getuid().is_root() && fs::write(process.join("uid_map"), identity(&all)).is_ok() {
-        let all = fs::read_to_string("/proc/self/gid_map")?;
-        return fs::write(process.join("gid_map"), identity(&all));
-    }
-    fs::write(process.join("setgroups"), "deny")?;
-    fs::write(process.join("uid_map"), format!("0 {} 1\n", getuid().as_raw()))?;
-    fs::write(process.join("gid_map"), format!("0 {} 1\n", getgid().as_raw()))
-}
-
-/// The map that gives every id of a namespace the same number in a namespace inside it;
-/// user_namespaces(7) has the format.
-fn identity(own: &str) -> String {
-    let ranges = own.lines().filter_map(|line| {
-        let mut fields = line.split_ascii_whitespace();
-        Some((fields.next()?, fields.nth(1)?))
-    });
-    ranges.map(|(first, count)| format!("{first} {first} {count}\n")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_identity_map_covers_what_the_outer_namespace_has() {
-        assert_eq!(identity("         0          0 4294967295\n"), "0 0 4294967295\n");
-        assert_eq!(identity("0 1000 1\n1 100000 65536\n"), "0 0 1\n1 1 65536\n");
-    }
 }

@@ -21,6 +21,7 @@ mod shard;
 pub use build::{Listing, PlanError, Surroundings, manifests, plan};
 pub use gpus::{DeviceEdits, Gpu, GpuError, GpuPlan, GpuPolicy, wants_accelerators};
 pub use image::{ALLPAIRS, BUILT_IN_PROGRAM, FileKind, Image, ImageError};
+pub(crate) use limits::count_cpus;
 pub use limits::{Capacity, LimitPolicy, Limits, LimitsError};
 
 /// One attempt at a job: what every instance does, and what comes after the last one.

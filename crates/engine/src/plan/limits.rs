@@ -135,12 +135,17 @@ pub(super) fn check_capacity(
         })
     };
     if cpus > u64::from(capacity.cpus) {
-        return refuse(format!("{cpus} CPUs"), capacity.cpus.to_string());
+        return refuse(count_cpus(cpus), capacity.cpus.to_string());
     }
     if memory > capacity.memory {
         return refuse(format!("{} of memory", bytes(memory)), bytes(capacity.memory));
     }
     Ok(())
+}
+
+/// A number of processors, in words.
+pub(crate) fn count_cpus(cpus: u64) -> String {
+    if cpus == 1 { "1 CPU".to_owned() } else { format!("{cpus} CPUs") }
 }
 
 fn instances(count: u32) -> String {

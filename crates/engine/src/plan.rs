@@ -214,3 +214,18 @@ impl MergePlan {
         Ok(InstancePlan { attempt, channels: vec![channel], ..self.instance.clone() })
     }
 }
+
+/// A valid spec for the tests of the plan: instances of one type with volumes of some GB.
+#[cfg(test)]
+fn spec_of(instance_type: &str, instances: u32, volume: u32) -> crate::spec::TrainingJobSpec {
+    let request = serde_json::json!({
+        "TrainingJobName": "job",
+        "AlgorithmSpecification": {"TrainingImage": "image", "TrainingInputMode": "File"},
+        "OutputDataConfig": {"S3OutputPath": "s3://bucket/out"},
+        "ResourceConfig": {
+            "InstanceType": instance_type, "InstanceCount": instances, "VolumeSizeInGB": volume,
+        },
+    });
+    let request = crate::wire::parse_json(&request.to_string()).unwrap();
+    crate::spec::TrainingJobSpec::try_from(request).unwrap()
+}

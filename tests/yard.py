@@ -234,6 +234,7 @@ class Yard:
         self.root = Path(tempfile.mkdtemp(prefix="trainyard-", dir=base))
         self.root.chmod(0o755)
         self.binary = binary
+        self.groups = []
         self.running = []
         self.mounted = []
         self._jobs = 0
@@ -253,7 +254,7 @@ class Yard:
         """How to start a process as the yard's user."""
         if self.uid == os.geteuid():
             return {}
-        return {"user": self.uid, "group": self.uid, "extra_groups": []}
+        return {"user": self.uid, "group": self.uid, "extra_groups": self.groups}
 
     def give_away(self):
         """Makes everything the yard's user's own."""

@@ -8,6 +8,8 @@
 pub mod artifact;
 pub mod backend;
 pub mod cgroup;
+pub mod docker;
+pub mod doctor;
 pub mod engine;
 mod explain;
 pub mod gpu;

@@ -11,6 +11,7 @@ use indexmap::IndexMap;
 use rustix::fs::{Access, access};
 
 use crate::cgroup::capacity;
+use crate::docker::Sockets;
 use crate::engine::Submission;
 use crate::gpu::{GpusError, gpus};
 use crate::image::UnpackedImage;
@@ -24,9 +25,13 @@ use crate::spec::{
 use crate::storage::{Buckets, StorageError};
 use crate::wire::CreateTrainingJobRequest;
 
+mod choose;
 mod container;
 
+pub use choose::RuntimeChoice;
 pub use container::{ContainerError, ImageProgress, ImageSource};
+
+use choose::Obtained;
 
 /// What this machine has and how it is set up.
 #[derive(Clone, Debug)]
@@ -41,6 +46,12 @@ pub struct Machine {
     pub buckets: Buckets,
     /// Image names that stand for other ones.
     pub images: BTreeMap<String, String>,
+    /// The data folder.
+    pub data: PathBuf,
+    /// How container images are run.
+    pub runtime: RuntimeChoice,
+    /// Where a daemon may be found.
+    pub docker: Sockets,
     /// Where container images come from.
     pub image_source: ImageSource,
     /// Between SIGTERM and SIGKILL, if somebody asked for another time than the job's.
@@ -55,6 +66,8 @@ pub struct Machine {
 const ACCOUNT: &str = "000000000000";
 /// Instances of this machine share its network; they meet on the loopback interface.
 const NETWORK_INTERFACE: &str = "lo";
+/// Containers of a daemon have one of their own.
+const CONTAINER_INTERFACE: &str = "eth0";
 
 /// Why a request can't become a job.
 #[derive(Debug, thiserror::Error)]
@@ -142,20 +155,20 @@ pub async fn prepare(
         GpuPolicy::Use => Some(Vec::new()),
     };
     // Last, for it may take long.
-    let (image, unpacked) = match of_machine {
-        Some(image) => (image, None),
-        None => {
-            let (image, unpacked) = machine.image_source.obtain(name, progress).await?;
-            (image, Some(unpacked))
-        }
+    let obtained = match of_machine {
+        Some(image) => Obtained { image, unpacked: None, warning: None },
+        None => choose::obtain(name, machine, progress).await?,
     };
+    let Obtained { image, unpacked, warning } = obtained;
+    let network_interface =
+        if matches!(image, Image::OfDaemon { .. }) { CONTAINER_INTERFACE } else { NETWORK_INTERFACE };
     let surroundings = Surroundings {
         image,
         program: machine.program.clone(),
         base_environment: machine.base_environment.clone(),
         region: machine.region.clone(),
         account: ACCOUNT.to_owned(),
-        network_interface: NETWORK_INTERFACE.to_owned(),
+        network_interface: network_interface.to_owned(),
         output_folder,
         grace: machine.grace,
         listings,
@@ -163,7 +176,8 @@ pub async fn prepare(
         capacity: capacity(),
         gpus,
     };
-    let plan = plan(&spec, &surroundings)?;
+    let mut plan = plan(&spec, &surroundings)?;
+    plan.warnings.extend(warning);
     if let (Some(image), Some(first)) = (&unpacked, plan.instances.first()) {
         container::check_program(name, image, first)?;
     }

@@ -6,6 +6,7 @@ use crate::exit::Exit;
 
 mod completions;
 mod config;
+mod doctor;
 pub(crate) mod instance;
 mod merge;
 mod plan;
@@ -35,6 +36,7 @@ enum Command {
     Plan(plan::Plan),
     Merge(merge::Merge),
     Config(config::ShowConfig),
+    Doctor(doctor::Doctor),
     Completions(completions::Completions),
     #[command(hide = true)]
     Allpairs(train::Allpairs),
@@ -49,6 +51,7 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
         Command::Plan(command) => command.run(),
         Command::Merge(command) => command.run(),
         Command::Config(command) => command.run(),
+        Command::Doctor(command) => command.run(),
         Command::Completions(command) => Ok(command.run(&mut Cli::command())),
         Command::Allpairs(command) => command.run(),
         Command::Instance(command) => command.run(),

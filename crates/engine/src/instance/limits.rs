@@ -11,8 +11,9 @@ use super::train::Trained;
 use super::volume::Volume;
 use crate::cgroup::{Controller, Group, machine_memory};
 use crate::explain::{bytes, chain};
-use crate::plan::{InstancePlan, Limits, count_cpus};
+use crate::plan::{InstancePlan, Limits, RuntimePlan, count_cpus};
 use crate::run::Exit;
+use crate::runtime::Recipe;
 use crate::runtime::jail::Jail;
 
 /// How long the kernel may take to forget processes that have ended.
@@ -25,7 +26,16 @@ pub(crate) struct Confinement {
     group: Option<Group>,
     /// Of the machine or of the supervisor's own group, before the instance started.
     kills: MemoryKills,
+    limits: Limits,
     volume: Volume,
+}
+
+/// What is known of how a program was killed, if it was.
+pub(crate) struct Killed {
+    /// By something else than its supervisor.
+    pub(crate) by_others: bool,
+    /// Whether the daemon that runs it says that it was for want of memory; none without a daemon.
+    pub(crate) for_memory: Option<bool>,
 }
 
 impl Confinement {
@@ -35,6 +45,15 @@ impl Confinement {
     pub(crate) async fn of(plan: &InstancePlan, scratch: &Path, reports: &mut Reports) -> Self {
         let kills = MemoryKills::so_far();
         let name = format!("{}-{}-{}", plan.job, plan.attempt, plan.host);
+        if let RuntimePlan::Docker(_) = plan.runtime {
+            // The daemon makes one, with the limits.
+            return Self {
+                group: None,
+                kills,
+                limits: plan.limits,
+                volume: Volume::watch(plan, scratch).await,
+            };
+        }
         let group = match Group::create(&name) {
             Ok(group) => {
                 for missing in group.limit(&plan.limits) {
@@ -49,7 +68,7 @@ impl Confinement {
                 None
             }
         };
-        Self { group, kills, volume: Volume::watch(plan, scratch).await }
+        Self { group, kills, limits: plan.limits, volume: Volume::watch(plan, scratch).await }
     }
 
     /// The group, to put processes in.
@@ -57,8 +76,15 @@ impl Confinement {
         self.group.as_ref()
     }
 
-    /// The jail with what it must know of the limits.
-    pub(crate) fn jail(&self, jail: &Jail, plan: &InstancePlan) -> Jail {
+    /// The recipe with what it must know of the limits.
+    pub(crate) fn recipe(&self, recipe: &Recipe, plan: &InstancePlan) -> Recipe {
+        match recipe {
+            Recipe::Jail(jail) => Recipe::Jail(Box::new(self.jail(jail, plan))),
+            Recipe::Container(container) => Recipe::Container(container.clone()),
+        }
+    }
+
+    fn jail(&self, jail: &Jail, plan: &InstancePlan) -> Jail {
         let counted = self.group.as_ref().is_some_and(|group| group.has(Controller::Pids));
         Jail {
             groups: self.group.as_ref().map(Group::hierarchies).unwrap_or_default(),
@@ -73,12 +99,22 @@ impl Confinement {
     }
 
     /// Whether the instance ended, or has to count as failed, because it took more than it may have: how it ended,
-    /// and how much. `killed` means that something else than its supervisor has killed it.
-    pub(crate) async fn exceeded(&self, exit: Exit, killed: bool) -> Option<(Exit, String)> {
+    /// and how much.
+    pub(crate) async fn exceeded(&self, exit: Exit, killed: &Killed) -> Option<(Exit, String)> {
         if let Some(explanation) = self.volume.is_exceeded().await {
             return Some((exit, explanation));
         }
-        let used = self.memory_kills().filter(|_| killed)?;
+        if !killed.by_others {
+            return None;
+        }
+        let used = match killed.for_memory {
+            None => self.memory_kills()?,
+            Some(false) => return None,
+            Some(true) => {
+                let all = self.limits.memory.unwrap_or_else(machine_memory);
+                format!("used all of {} allowed", bytes(all))
+            }
+        };
         Some((Exit::OutOfMemory, used))
     }
 

@@ -7,13 +7,14 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::time::Instant;
 
 use super::Scene;
-use super::limits::Confinement;
+use super::limits::{Confinement, Killed};
 use super::log::{Lines, Log};
 use super::reports::Reports;
 use super::stop::until;
 use crate::run::{Exit, Report, Stream, Timestamp};
-use crate::runtime::jail::start::{Output, Running, StartError, start};
-use crate::runtime::jail::{Command, Jail};
+use crate::runtime::jail::Command;
+use crate::runtime::jail::start::{Output, StartError};
+use crate::runtime::{Recipe, Running, start};
 
 /// Asked of the kernel for the pipes, so that a program that writes much need not wait. All pipes of a
 /// user share 64 MiB by default.
@@ -42,32 +43,32 @@ pub(crate) enum Trained {
     NotStarted(StartError),
 }
 
-/// Starts `train` in its jail and watches it until no process of the instance is left.
+/// Starts `train` and watches it until no process of the instance is left.
 ///
 /// # Errors
 /// The supervisor can't see whether anything is left.
 pub(crate) async fn train(
     scene: &Scene<'_>,
-    jail: &Jail,
+    recipe: &Recipe,
     log: &mut Log,
     reports: &mut Reports,
 ) -> io::Result<Trained> {
     let confinement = Confinement::of(scene.plan, scene.scratch.root(), reports).await;
-    let jail = confinement.jail(jail, scene.plan);
-    let trained = train_confined(scene, &jail, &confinement, log, reports).await;
+    let recipe = confinement.recipe(recipe, scene.plan);
+    let trained = train_confined(scene, &recipe, &confinement, log, reports).await;
     confinement.lift(trained.as_ref().ok(), reports).await;
     trained
 }
 
 async fn train_confined(
     scene: &Scene<'_>,
-    jail: &Jail,
+    recipe: &Recipe,
     confinement: &Confinement,
     log: &mut Log,
     reports: &mut Reports,
 ) -> io::Result<Trained> {
     let started = tokio::select! {
-        started = start(scene.self_program, jail, confinement.group()) => started,
+        started = start(scene.self_program, recipe, confinement.group()) => started,
         // What has been started ends with its socket.
         () = scene.stop.requested() => return Ok(Trained::Stopped),
     };
@@ -91,9 +92,12 @@ async fn train_confined(
         Some(exit) => exit,
         None => Exit::Signal(SIGKILL),
     };
-    let killed = exit.code() == 128 + SIGKILL && watch.asked != Asked::Kill;
+    let killed = Killed {
+        by_others: exit.code() == 128 + SIGKILL && watch.asked != Asked::Kill,
+        for_memory: watch.running.ran_out_of_memory(),
+    };
     log.finish(reports);
-    let trained = match confinement.exceeded(exit, killed).await {
+    let trained = match confinement.exceeded(exit, &killed).await {
         Some((exit, explanation)) => Trained::Exceeded { exit, explanation },
         None => Trained::Exited(exit),
     };

@@ -51,14 +51,14 @@ impl Resources {
 }
 
 /// One of a few words that a flag, a variable or the file may give.
-struct Choice<T> {
-    flag: &'static str,
-    variable: &'static str,
-    given: Option<T>,
+pub(super) struct Choice<T> {
+    pub(super) flag: &'static str,
+    pub(super) variable: &'static str,
+    pub(super) given: Option<T>,
 }
 
 impl<T: ValueEnum + Default> Choice<T> {
-    fn merge(
+    pub(super) fn merge(
         self,
         surroundings: &Surroundings<'_>,
         file: &File,

@@ -15,10 +15,12 @@ use rustix::process::{
 };
 use rustix::system::sethostname;
 use rustix::thread::UnshareFlags;
+use serde::de::DeserializeOwned;
 
 use super::mounts::Tree;
 use super::{
-    Command, Jail, Message, Root, RunAs, SetupError, layers, machine, privileges, program, root, step,
+    Command, Jail, Message, Program, Root, RunAs, SetupError, layers, machine, privileges, program, root,
+    step,
 };
 use crate::explain::chain;
 use crate::run::Exit;
@@ -52,7 +54,7 @@ fn outer(socket: &mut UnixStream) -> Result<(), SetupError> {
         return tell(socket, &Message::NamespacesRefused { errno });
     }
     tell(socket, &Message::Unshared)?;
-    let jail = order(socket)?;
+    let jail: Jail = order(socket)?;
     match sys::fork().map_err(step("start the first process of the instance"))? {
         Fork::Child => first_process(&jail, socket),
         // That it has ended means that the whole namespace is empty.
@@ -102,7 +104,8 @@ fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError>
     privileges::drop_privileges()?;
     // Nobody inside may look into this process or take its socket.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(step("hide from debuggers"))?;
-    run(jail, run_as, socket)
+    let rules = Rules { stop_signal: jail.stop_signal, most_processes: jail.most_processes };
+    run(&jail.program, run_as, rules, socket)
 }
 
 /// This process's number outside of its namespace, which the machine's `/proc` shows as long as it is there.
@@ -119,19 +122,32 @@ fn attach(trees: Vec<Tree>) -> Result<(), SetupError> {
     trees.iter().try_for_each(Tree::attach)
 }
 
-fn run(jail: &Jail, run_as: Option<&RunAs>, socket: &mut UnixStream) -> Result<(), SetupError> {
+/// What the first process of an instance keeps to beside its program.
+pub(in crate::runtime) struct Rules {
+    /// The signal by which [`Command::Terminate`] asks every process to end.
+    pub(in crate::runtime) stop_signal: i32,
+    /// Most processes, where no control group counts them.
+    pub(in crate::runtime) most_processes: Option<u32>,
+}
+
+/// Starts the program and watches over it and all that it starts, as PID 1 does.
+pub(in crate::runtime) fn run(
+    program: &Program,
+    run_as: Option<&RunAs>,
+    rules: Rules,
+    socket: &mut UnixStream,
+) -> Result<(), SetupError> {
     let commands = socket.try_clone().map_err(step("listen to the supervisor"))?;
     let terminated = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&terminated);
-    let stop_signal = jail.stop_signal;
     // Before the program, which may start so many processes that no thread can be had any more.
     thread::Builder::new()
-        .spawn(move || obey(commands, stop_signal, &flag))
+        .spawn(move || obey(commands, rules.stop_signal, &flag))
         .map_err(step("listen to the supervisor"))?;
-    if let Some(most) = jail.most_processes {
+    if let Some(most) = rules.most_processes {
         limit_processes(most.into()).map_err(step("limit the number of processes"))?;
     }
-    let train = match program::start(&jail.program, run_as) {
+    let train = match program::start(program, run_as) {
         Ok(child) => Pid::from_child(&child),
         Err(error) => {
             let (code, explanation) = (error.code(), chain(&error));
@@ -181,7 +197,7 @@ fn reap_until(train: Pid) -> Result<Exit, SetupError> {
 }
 
 /// Waits until no other process of the instance is left.
-fn reap_all() -> Result<(), SetupError> {
+pub(in crate::runtime) fn reap_all() -> Result<(), SetupError> {
     loop {
         match wait(WaitOptions::empty()) {
             Err(rustix::io::Errno::CHILD) => return Ok(()),
@@ -198,7 +214,7 @@ fn exit(status: WaitStatus) -> Exit {
     }
 }
 
-fn message(error: &SetupError) -> Message {
+pub(in crate::runtime) fn message(error: &SetupError) -> Message {
     match error {
         SetupError::Overlay { target, source } => {
             Message::OverlayRefused { target: target.clone(), reason: source.to_string() }
@@ -207,14 +223,14 @@ fn message(error: &SetupError) -> Message {
     }
 }
 
-fn tell(socket: &mut UnixStream, message: &Message) -> Result<(), SetupError> {
+pub(in crate::runtime) fn tell(socket: &mut UnixStream, message: &Message) -> Result<(), SetupError> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     socket.write_all(&line).map_err(|_| SetupError::Gone)
 }
 
 /// Reads the supervisor's order byte for byte up to its end: what follows are commands.
-fn order(socket: &mut UnixStream) -> Result<Jail, SetupError> {
+pub(in crate::runtime) fn order<T: DeserializeOwned>(socket: &mut UnixStream) -> Result<T, SetupError> {
     let mut length = [0; 8];
     socket.read_exact(&mut length).map_err(|_| SetupError::Gone)?;
     let mut text = Vec::new();

@@ -23,6 +23,7 @@ MODULES_OF_PROMISES = (
     "test_instance",
     "test_life",
     "test_logs",
+    "test_resources",
     "test_static",
 )
 """Every test in these checks something that docs/CONTRACT.md promises."""

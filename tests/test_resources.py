@@ -195,6 +195,9 @@ def test_too_few_gpus_are_shared_with_a_warning_unless_limits_are_enforced(yard,
     assert ended.log("algo-1") == ["0,1"] and ended.log("algo-2") == ["0,1"]
     assert any("8 GPUs; this machine has 2, which they share" in warning for warning in ended.warnings)
     local = yard.job(yard.sh("echo $NVIDIA_VISIBLE_DEVICES"), ResourceConfig=resources("local_gpu", instances=2))
+    error = yard.run(yard.job(yard.sh("exit 0"), ResourceConfig=resources("ml.g5.xlarge", instances=3)),
+                     "--limits", "enforce", expect=2).stderr
+    assert "would need" in error
     ended = yard.run(local, "--limits", "enforce")
     assert (ended.log("algo-1"), ended.log("algo-2")) == (["0"], ["1"])
 

@@ -11,7 +11,7 @@ use fs_err as fs;
 use rustix::fs::{Access, access};
 
 use crate::backend::local::Process;
-use crate::plan::Limits;
+use crate::plan::{Limits, count_cpus};
 
 mod capacity;
 mod find;
@@ -159,7 +159,7 @@ impl Group {
             missing.extend(done.err().map(|why| format!("{what}: {why}")));
         };
         if let Some(cpus) = limits.cpus {
-            set(Controller::Cpu, format!("{cpus} CPUs"), &|part| part.limit_cpus(cpus));
+            set(Controller::Cpu, count_cpus(cpus.into()), &|part| part.limit_cpus(cpus));
         }
         if let Some(memory) = limits.memory {
             let what = format!("{} of memory", crate::explain::bytes(memory));

@@ -21,6 +21,7 @@ mod shard;
 pub use build::{Listing, PlanError, Surroundings, manifests, plan};
 pub use gpus::{DeviceEdits, Gpu, GpuError, GpuPlan, GpuPolicy, wants_accelerators};
 pub use image::{ALLPAIRS, BUILT_IN_PROGRAM, FileKind, Image, ImageError};
+pub(crate) use limits::count_cpus;
 pub use limits::{Capacity, LimitPolicy, Limits, LimitsError};
 
 /// One attempt at a job: what every instance does, and what comes after the last one.
@@ -240,4 +241,19 @@ impl MergePlan {
         };
         Ok(InstancePlan { attempt, channels: vec![channel], ..self.instance.clone() })
     }
+}
+
+/// A valid spec for the tests of the plan: instances of one type with volumes of some GB.
+#[cfg(test)]
+fn spec_of(instance_type: &str, instances: u32, volume: u32) -> crate::spec::TrainingJobSpec {
+    let request = serde_json::json!({
+        "TrainingJobName": "job",
+        "AlgorithmSpecification": {"TrainingImage": "image", "TrainingInputMode": "File"},
+        "OutputDataConfig": {"S3OutputPath": "s3://bucket/out"},
+        "ResourceConfig": {
+            "InstanceType": instance_type, "InstanceCount": instances, "VolumeSizeInGB": volume,
+        },
+    });
+    let request = crate::wire::parse_json(&request.to_string()).unwrap();
+    crate::spec::TrainingJobSpec::try_from(request).unwrap()
 }

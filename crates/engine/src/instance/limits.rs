@@ -11,7 +11,7 @@ use super::train::Trained;
 use super::volume::Volume;
 use crate::cgroup::{Controller, Group, machine_memory};
 use crate::explain::{bytes, chain};
-use crate::plan::{InstancePlan, Limits, RuntimePlan};
+use crate::plan::{InstancePlan, Limits, RuntimePlan, count_cpus};
 use crate::run::Exit;
 use crate::runtime::Recipe;
 use crate::runtime::jail::Jail;
@@ -161,7 +161,7 @@ impl Confinement {
 
 /// The limits that only a control group can enforce, in words.
 fn not_enforced(limits: &Limits, root: bool) -> Option<String> {
-    let cpus = limits.cpus.map(|cpus| format!("{cpus} CPUs"));
+    let cpus = limits.cpus.map(|cpus| count_cpus(cpus.into()));
     let memory = limits.memory.map(|memory| format!("{} of memory", bytes(memory)));
     // The kernel counts the processes of everybody else without a group.
     let pids = root.then(|| format!("{} processes", limits.pids));

@@ -187,3 +187,58 @@ fn of_instance<'a>(gpus: impl Iterator<Item = &'a Gpu>) -> GpuPlan {
     }
     plan
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::spec_of;
+
+    fn gpus(count: usize) -> Vec<Gpu> {
+        let gpu = |number| Gpu { name: format!("gpu={number}"), edits: DeviceEdits::default() };
+        (0..count).map(gpu).collect()
+    }
+
+    fn dealt(instance_type: &str, instances: u32, there: usize) -> Vec<String> {
+        let (plans, _) = deal_out(&spec_of(instance_type, instances, 1), &gpus(there), false).unwrap();
+        plans.iter().map(|plan| plan.names.join(",").replace("gpu=", "")).collect()
+    }
+
+    #[test]
+    fn gpus_are_dealt_out_in_turn_and_shared_where_there_are_too_few() {
+        let table: [(&str, u32, usize, &[&str]); 6] = [
+            ("ml.m5.large", 2, 4, &["", ""]),
+            ("ml.g5.xlarge", 2, 4, &["0", "1"]),
+            ("ml.g5.xlarge", 3, 2, &["0", "1", "0"]),
+            ("ml.p3.8xlarge", 2, 3, &["0,1,2", "0,1,2"]),
+            ("local_gpu", 2, 5, &["0,1", "2,3"]),
+            ("local_gpu", 3, 1, &["0", "0", "0"]),
+        ];
+        for (instance_type, instances, there, expected) in table {
+            assert_eq!(
+                dealt(instance_type, instances, there),
+                expected,
+                "{instances} of {instance_type}, {there}"
+            );
+        }
+    }
+
+    #[test]
+    fn sharing_is_a_warning_and_where_limits_are_enforced_a_refusal() {
+        let spec = spec_of("ml.g5.12xlarge", 2, 1);
+        let (_, warning) = deal_out(&spec, &gpus(2), false).unwrap();
+        assert_eq!(warning.unwrap(), "the instances would have 8 GPUs; this machine has 2, which they share");
+        assert_eq!(deal_out(&spec, &gpus(8), true).unwrap().1, None);
+        assert_eq!(deal_out(&spec, &gpus(7), true), Err(GpuError::TooFew { wanted: 8, available: 7 }));
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused_by_name() {
+        for instance_type in ["ml.p4d.24xlarge", "local_gpu"] {
+            let error = deal_out(&spec_of(instance_type, 1, 1), &[], false).unwrap_err();
+            assert!(matches!(error, GpuError::None { .. }), "{error}");
+            assert!(error.to_string().contains(instance_type), "{error}");
+        }
+        let error = deal_out(&spec_of("ml.trn1.2xlarge", 1, 1), &gpus(1), false).unwrap_err();
+        assert!(error.to_string().contains("1 Trainium, which is no GPU"), "{error}");
+    }
+}

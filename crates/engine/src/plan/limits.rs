@@ -135,12 +135,17 @@ pub(super) fn check_capacity(
         })
     };
     if cpus > u64::from(capacity.cpus) {
-        return refuse(format!("{cpus} CPUs"), capacity.cpus.to_string());
+        return refuse(count_cpus(cpus), capacity.cpus.to_string());
     }
     if memory > capacity.memory {
         return refuse(format!("{} of memory", bytes(memory)), bytes(capacity.memory));
     }
     Ok(())
+}
+
+/// A number of processors, in words.
+pub(crate) fn count_cpus(cpus: u64) -> String {
+    if cpus == 1 { "1 CPU".to_owned() } else { format!("{cpus} CPUs") }
 }
 
 fn instances(count: u32) -> String {
@@ -157,5 +162,62 @@ pub(super) fn check_volume(host: &str, channels: &[ChannelPlan], limits: Limits)
     match limits.volume {
         Some(volume) if input > volume => Err(LimitsError::Volume { host: host.to_owned(), input, volume }),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{ObjectPlan, spec_of};
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn advice_limits_processes_alone_and_enforcement_what_the_type_has() {
+        let spec = spec_of("ml.m5.xlarge", 1, 30);
+        let group = &spec.resources.groups[0];
+        let advised = Limits { cpus: None, memory: None, pids: 32_768, volume: None };
+        assert_eq!(limits(&spec, group, LimitPolicy::Advise), advised);
+        let enforced = Limits { cpus: Some(4), memory: Some(16 * GIB), pids: 32_768, volume: Some(30 * GIB) };
+        assert_eq!(limits(&spec, group, LimitPolicy::Enforce), enforced);
+        let local = spec_of("local", 1, 0);
+        assert_eq!(limits(&local, &local.resources.groups[0], LimitPolicy::Enforce), advised);
+    }
+
+    #[test]
+    fn all_instances_together_must_fit_where_limits_are_enforced() {
+        let check = |instance_type, instances, cpus, memory| {
+            let spec = spec_of(instance_type, instances, 1);
+            check_capacity(&spec, LimitPolicy::Enforce, Capacity { cpus, memory })
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(check("ml.m5.large", 2, 4, 16 * GIB), Ok(()));
+        assert_eq!(check("local", 100, 1, GIB), Ok(()));
+        let error = check("ml.m5.large", 2, 3, 16 * GIB).unwrap_err();
+        assert!(
+            error.contains("2 instances") && error.contains("4 CPUs") && error.contains("has 3;"),
+            "{error}"
+        );
+        let error = check("ml.m5.large", 1, 3, 8 * GIB - 1).unwrap_err();
+        assert!(error.contains("1 instance ") && error.contains("8.0 GiB (8589934592 bytes)"), "{error}");
+        let spec = spec_of("ml.m5.24xlarge", 100, 1);
+        let small = Capacity { cpus: 1, memory: GIB };
+        assert_eq!(check_capacity(&spec, LimitPolicy::Advise, small), Ok(()));
+    }
+
+    #[test]
+    fn inputs_may_fill_the_volume_but_not_more() {
+        let object = |size| ObjectPlan { source: "/a".into(), relative: "a".to_owned(), size };
+        let channel = |size| ChannelPlan {
+            name: "train".to_owned(),
+            objects: vec![object(size), object(1)],
+            replicated: true,
+            manifest: false,
+        };
+        let limits = Limits { volume: Some(100), ..Limits::of_pids(None) };
+        assert_eq!(check_volume("algo-1", &[channel(49), channel(49)], limits), Ok(()));
+        let error = check_volume("algo-1", &[channel(49), channel(50)], limits).unwrap_err();
+        assert_eq!(error, LimitsError::Volume { host: "algo-1".to_owned(), input: 101, volume: 100 });
+        assert_eq!(check_volume("algo-1", &[channel(u64::MAX)], Limits::of_pids(None)), Ok(()));
     }
 }

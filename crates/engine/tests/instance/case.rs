@@ -130,11 +130,21 @@ impl Case {
     /// Starts a supervisor.
     pub(crate) fn start(&self) -> Supervised {
         let directory = self.prepare();
-        let mut command = Command::new(program(self.folder.path()));
+        let mut command = Command::new(self.program());
         command.arg("instance").arg(directory.root());
         if self.shield == Shield::ReadOnly {
             command.arg("read-only");
         }
+        self.start_as(command, directory)
+    }
+
+    /// The example that supervises, where the case's user finds it.
+    pub(crate) fn program(&self) -> PathBuf {
+        program(self.folder.path())
+    }
+
+    /// Starts what becomes a supervisor.
+    pub(crate) fn start_as(&self, mut command: Command, directory: InstanceDirectory) -> Supervised {
         if self.user == User::Ordinary {
             command.uid(ORDINARY).gid(ORDINARY);
         }

@@ -117,6 +117,15 @@ fn a_fork_bomb_stays_within_the_limit_of_processes() {
 }
 
 #[test]
+fn a_user_who_may_have_fewer_processes_than_the_default_can_run_an_instance() {
+    let case = Case::sh(*users().last().unwrap(), "echo on");
+    let directory = case.prepare();
+    let mut command = std::process::Command::new("prlimit");
+    command.args(["--nproc=500:500", "--"]).arg(case.program()).arg("instance").arg(directory.root());
+    assert_eq!(case.start_as(command, directory).wait().completed(), ["on"]);
+}
+
+#[test]
 fn a_limit_of_processes_that_was_reached_is_a_warning_where_they_are_counted() {
     if !has_groups() {
         return;

@@ -10,8 +10,8 @@ use std::thread;
 
 use fs_err as fs;
 use rustix::process::{
-    DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, set_dumpable_behavior,
-    set_parent_process_death_signal, setrlimit, setsid, wait, waitpid,
+    DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, getrlimit,
+    set_dumpable_behavior, set_parent_process_death_signal, setrlimit, setsid, wait, waitpid,
 };
 use rustix::system::sethostname;
 use rustix::thread::UnshareFlags;
@@ -152,9 +152,8 @@ pub(in crate::runtime) fn run(
     thread::Builder::new()
         .spawn(move || obey(commands, rules.stop_signal, &flag))
         .map_err(step("listen to the supervisor"))?;
-    if let Some(most) = rules.most_processes.map(u64::from) {
-        let limit = Rlimit { current: Some(most), maximum: Some(most) };
-        setrlimit(Resource::Nproc, limit).map_err(step("limit the number of processes"))?;
+    if let Some(most) = rules.most_processes {
+        limit_processes(most.into()).map_err(step("limit the number of processes"))?;
     }
     let train = match program::start(program, run_as) {
         Ok(child) => Pid::from_child(&child),
@@ -171,6 +170,12 @@ pub(in crate::runtime) fn run(
     }
     // When this process ends, the kernel kills what is left in its namespace.
     tell(socket, &Message::Exited(exit))
+}
+
+/// Limits the processes that this user has in this namespace; nobody may raise a limit of their own.
+fn limit_processes(most: u64) -> rustix::io::Result<()> {
+    let allowed = getrlimit(Resource::Nproc).maximum.map_or(most, |allowed| allowed.min(most));
+    setrlimit(Resource::Nproc, Rlimit { current: Some(allowed), maximum: Some(allowed) })
 }
 
 /// Carries out the supervisor's commands; without a supervisor everything is killed.

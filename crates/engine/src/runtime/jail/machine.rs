@@ -86,21 +86,20 @@ fn groups(hierarchies: &[Vec<String>]) -> Result<Vec<Tree>, SetupError> {
         | MountAttrFlags::MOUNT_ATTR_NOEXEC
         | MountAttrFlags::MOUNT_ATTR_RDONLY;
     let mut trees = Vec::new();
-    if hierarchies.iter().any(|controllers| !controllers.is_empty()) {
-        trees.push(Tree::new(
-            "tmpfs",
-            &[("mode", "0755"), ("size", "64k")],
-            locked - MountAttrFlags::MOUNT_ATTR_RDONLY,
-            GROUPS,
-        )?);
+    let several = hierarchies.iter().any(|controllers| !controllers.is_empty());
+    if several {
+        let folder = locked - MountAttrFlags::MOUNT_ATTR_RDONLY;
+        trees.push(Tree::new("tmpfs", &[("mode", "0755"), ("size", "64k")], folder, GROUPS)?);
     }
     for controllers in hierarchies {
-        if controllers.is_empty() {
-            trees.push(Tree::new("cgroup2", &[], locked, GROUPS)?);
-            continue;
-        }
         let options: Vec<_> = controllers.iter().map(|controller| (controller.as_str(), "")).collect();
-        trees.push(Tree::new("cgroup", &options, locked, Path::new(GROUPS).join(controllers.join(",")))?);
+        trees.push(match (controllers.is_empty(), several) {
+            (true, false) => Tree::new("cgroup2", &[], locked, GROUPS)?,
+            (true, true) => Tree::new("cgroup2", &[], locked, Path::new(GROUPS).join("unified"))?,
+            (false, _) => {
+                Tree::new("cgroup", &options, locked, Path::new(GROUPS).join(controllers.join(",")))?
+            }
+        });
     }
     Ok(trees)
 }

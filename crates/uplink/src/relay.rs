@@ -35,7 +35,10 @@ pub(crate) async fn relay(inside: &TcpStream, outside: &TcpStream) -> io::Result
 
 async fn pump(from: &TcpStream, to: &TcpStream) -> io::Result<()> {
     loop {
-        from.readable().await?;
+        tokio::select! {
+            readable = from.readable() => readable?,
+            broken = broken(to) => return broken,
+        }
         match piece(from, to) {
             Ok(None) => return end(to),
             Ok(Some(rest)) => write(&rest, from, to).await?,
@@ -61,15 +64,20 @@ async fn write(mut rest: &[u8], from: &TcpStream, to: &TcpStream) -> io::Result<
     while !rest.is_empty() {
         tokio::select! {
             writable = to.writable() => writable?,
-            // A sender that has reset the connection would not be noticed before the receiver has room.
-            broken = from.ready(Interest::ERROR) => {
-                broken?;
-                return Err(io::ErrorKind::ConnectionReset.into());
-            }
+            broken = broken(from) => return broken,
         }
         rest = &rest[unless_full(to.try_write(rest))?..];
     }
     Ok(())
+}
+
+/// Waits until a connection breaks. One that is only written to, or not at all for lack of room, would not tell.
+///
+/// # Errors
+/// Always.
+async fn broken(stream: &TcpStream) -> io::Result<()> {
+    stream.ready(Interest::ERROR).await?;
+    Err(io::ErrorKind::ConnectionReset.into())
 }
 
 fn unless_full(written: io::Result<usize>) -> io::Result<usize> {

@@ -8,14 +8,17 @@
 pub mod artifact;
 pub mod backend;
 pub mod engine;
+pub mod executable;
 mod explain;
 pub mod image;
 pub mod instance;
 pub mod job;
+pub mod lookup;
 pub mod plan;
 pub mod prepare;
 pub mod run;
 pub mod runtime;
+mod signal;
 pub mod spec;
 pub mod storage;
 pub mod store;

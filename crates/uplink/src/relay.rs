@@ -25,6 +25,9 @@ thread_local! {
 pub(crate) async fn relay(inside: &TcpStream, outside: &TcpStream) -> io::Result<()> {
     let ended = tokio::try_join!(pump(inside, outside), pump(outside, inside));
     if ended.is_err() {
+        // What was said before the reset may still be on its way.
+        drain(inside, outside);
+        drain(outside, inside);
         for stream in [inside, outside] {
             // Closing it now resets it.
             let _closed = SockRef::from(stream).set_linger(Some(Duration::ZERO));
@@ -46,6 +49,11 @@ async fn pump(from: &TcpStream, to: &TcpStream) -> io::Result<()> {
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Moves what is there and finds room.
+fn drain(from: &TcpStream, to: &TcpStream) {
+    while piece(from, to).is_ok_and(|rest| rest.is_some_and(|rest| rest.is_empty())) {}
 }
 
 /// Moves one piece; what the receiver has no room for is handed back. None at the end.

@@ -267,6 +267,29 @@ fn a_reset_after_the_end_of_one_direction_is_noticed() {
     });
 }
 
+#[test]
+fn what_was_said_before_a_reset_arrives_before_it() {
+    const LENGTH: usize = 20_000;
+    run(&[], |yard| {
+        let (listener, address) = server();
+        for _ in 0..100 {
+            let inside = yard.begin_inside(move || {
+                let mut stream = connect(address).unwrap();
+                stream.write_all(b"a question that nobody reads").unwrap();
+                let mut heard = Vec::new();
+                let ended = stream.read_to_end(&mut heard).map_err(|error| error.kind());
+                (heard.len(), ended)
+            });
+            let mut outside = accept(&listener);
+            outside.peek(&mut [0]).unwrap();
+            outside.write_all(&[1; LENGTH]).unwrap();
+            // Closing it with something unread resets it.
+            drop(outside);
+            assert_eq!(inside.recv().unwrap(), (LENGTH, Err(io::ErrorKind::ConnectionReset)));
+        }
+    });
+}
+
 /// Without reading, which would make room, and without writing.
 fn wait_for_reset(stream: &TcpStream) {
     let begun = Instant::now();

@@ -8,6 +8,7 @@
 pub mod artifact;
 pub mod backend;
 pub mod engine;
+pub mod executable;
 mod explain;
 pub mod image;
 pub mod instance;

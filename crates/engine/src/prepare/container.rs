@@ -106,7 +106,11 @@ pub struct ImageSource {
 impl ImageSource {
     /// Brings an image here. As long as the second part of the answer is kept, nobody removes the
     /// image.
-    pub(super) async fn obtain(
+    ///
+    /// # Errors
+    ///
+    /// Fails if the name is none, or the image can't be brought here or run here.
+    pub async fn obtain(
         &self,
         name: &str,
         progress: ImageProgress,

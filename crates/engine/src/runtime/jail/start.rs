@@ -13,7 +13,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
-use super::ids::Ids;
+use super::ids::{self, Ids};
 use super::{Command, INIT_COMMAND, InsteadOfOverlay, Jail, Message, Order};
 use crate::run::Exit;
 use crate::sys::watch_readable;
@@ -119,8 +119,8 @@ async fn ordered(self_program: &Path, order: &Order) -> Result<(Running, Output)
         Some(Message::NamespacesRefused { errno }) => return Err(refusal::explain(errno)),
         other => return Err(unexpected(other)),
     }
-    let given = Ids::of_this_user().give(running.init.id()).await;
-    given.map_err(|source| StartError::Io { step: "map user ids into the instance", source })?;
+    ids::map(Pid::from_child(&running.init))
+        .map_err(|source| StartError::Io { step: "map user ids into the instance", source })?;
     let order = serde_json::to_vec(order)
         .map_err(|error| StartError::Broken { explanation: format!("can't write down the jail: {error}") })?;
     let sent = async {

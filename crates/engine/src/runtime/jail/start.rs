@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_si
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::Receiver;
 
-use super::ids::Ids;
+use super::ids::{self, Ids};
 use super::{Command, INIT_COMMAND, InsteadOfOverlay, Jail, Message, Order};
 use crate::cgroup::Group;
 use crate::run::Exit;
@@ -132,8 +132,8 @@ async fn ordered(
     group: Option<&Group>,
 ) -> Result<(Running, Output), StartError> {
     let (mut running, output) = unshared(self_program).await?;
-    let given = Ids::of_this_user().give(running.init.id()).await;
-    given.map_err(|source| StartError::Io { step: "map user ids into the instance", source })?;
+    ids::map(Pid::from_child(&running.init))
+        .map_err(|source| StartError::Io { step: "map user ids into the instance", source })?;
     // Nothing else has been started yet, so nothing is left outside.
     group
         .map_or(Ok(()), |group| group.take(running.init.id()))

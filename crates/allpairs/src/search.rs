@@ -30,6 +30,8 @@ pub(crate) struct Search<'a> {
     pub(crate) selection: Selection,
     /// The rows whose neighbours are wanted.
     pub(crate) rows: Range<usize>,
+    /// The rows that may be neighbours.
+    pub(crate) others: Range<usize>,
     pub(crate) stop: &'a AtomicBool,
     /// Told again and again how many rows' worth of work is done.
     pub(crate) done: &'a (dyn Fn(usize) + Sync),
@@ -59,7 +61,7 @@ impl Search<'_> {
     /// Whether a screen would keep enough pairs away from being scored to be worth it.
     fn few_are_wanted(&self) -> bool {
         match self.selection.top_k {
-            Some(top_k) => top_k <= self.matrix.rows() / 16,
+            Some(top_k) => top_k <= self.others.len() / 16,
             None => self.selection.threshold.is_some_and(|threshold| threshold > 0.0),
         }
     }
@@ -97,7 +99,7 @@ impl Search<'_> {
     }
 
     fn block_rows(&self) -> usize {
-        let all = self.matrix.rows();
+        let all = self.others.len().max(1);
         let in_a_list = self.selection.top_k.unwrap_or(all).min(all);
         let blocks = rayon::current_num_threads() * BLOCKS_PER_THREAD;
         (NEIGHBOURS_UNDER_WAY / (in_a_list * blocks)).clamp(1, BLOCK_ROWS)
@@ -142,7 +144,8 @@ mod tests {
     /// The result without a screen, and that of each kernel.
     fn results(matrix: &Matrix, selection: Selection, rows: Range<usize>) -> (Found, Vec<(Kernel, Found)>) {
         let stop = AtomicBool::new(false);
-        let search = Search { matrix, selection, rows, stop: &stop, done: &|_| {} };
+        let others = 0..matrix.rows();
+        let search = Search { matrix, selection, rows, others, stop: &stop, done: &|_| {} };
         let collect = |found: &mut Found, row: usize, neighbours: &[Neighbour]| {
             found.push((row, neighbours.to_vec()));
             Ok::<(), ()>(())

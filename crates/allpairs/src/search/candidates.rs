@@ -1,10 +1,12 @@
 //! Rows that may be neighbours of one row: first by their sums in integers, then by their scores.
 
+use super::Search;
 use crate::dense::DenseRows;
 use crate::neighbours::{Best, Neighbour};
 use crate::quantised::Margin;
 use crate::score::{dot, score};
 use crate::settings::Selection;
+use std::ops::Range;
 
 /// What is needed to score a candidate as defined.
 pub(super) struct Scorer<'a> {
@@ -93,13 +95,15 @@ impl Candidates {
     }
 
     /// The neighbours of a zero row: it scores 0 with all rows, so the lowest numbers come first.
-    fn take_lowest(&mut self, row: usize, selection: &Selection, rows: usize) {
-        let others = (0..rows).filter(|other| *other != row).take(selection.top_k.unwrap_or(rows));
+    fn take_lowest(&mut self, row: usize, selection: &Selection, others: Range<usize>) {
+        let most = selection.top_k.unwrap_or(others.len());
+        let others = others.filter(|other| *other != row).take(most);
         others.for_each(|other| self.best.offer(Neighbour { column: other as u32, similarity: 0.0 }));
     }
 
     /// The neighbours of the row in their order.
-    pub(super) fn finish(mut self, row: usize, selection: &Selection, scorer: &mut Scorer) -> Vec<Neighbour> {
+    pub(super) fn finish(mut self, row: usize, search: &Search, scorer: &mut Scorer) -> Vec<Neighbour> {
+        let selection = &search.selection;
         if let Some(top_k) = selection.top_k
             && self.pending.len() > top_k
         {
@@ -107,7 +111,7 @@ impl Candidates {
         }
         scorer.score_into(row, &self.pending, &mut self.best);
         if scorer.matrix.norms[row] == 0.0 && selection.threshold.is_none_or(|threshold| threshold <= 0.0) {
-            self.take_lowest(row, selection, scorer.matrix.norms.len());
+            self.take_lowest(row, selection, search.others.clone());
         }
         self.best.finish()
     }

@@ -113,6 +113,10 @@ impl<'a> Screen<'a> {
         &self,
         mut take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
     ) -> Result<(), Ended<E>> {
+        let (own, others) = (&self.search.rows, &self.search.others);
+        if own.start < others.start || own.end > others.end {
+            return self.run_in_order(take);
+        }
         match self.mirrored_blocks() {
             _ if self.search.stopped() => Err(Ended::Stopped),
             Some(blocks) => blocks.into_iter().try_for_each(|block| self.hand_over(block, &mut take)),
@@ -129,14 +133,14 @@ impl<'a> Screen<'a> {
 
     /// All own rows with their candidates; `None` if these are too many to be kept.
     fn mirrored_blocks(&self) -> Option<Vec<Block>> {
-        let own = self.search.rows.clone();
+        let (own, others) = (self.search.rows.clone(), &self.search.others);
         let size = self.block_rows(1);
         let cut = |range: Range<usize>| {
             range.clone().step_by(size).map(move |start| start..range.end.min(start + size))
         };
         let blocks: Vec<Block> = cut(own.clone()).map(|rows| Block::new(rows, self)).collect();
         let foreign: Vec<Range<usize>> =
-            cut(0..own.start).chain(cut(own.end..self.matrix.norms.len())).collect();
+            cut(others.start..own.start).chain(cut(own.end..others.end)).collect();
         let mut meetings = Vec::new();
         for block in 0..blocks.len() {
             let later = blocks.iter().enumerate().skip(block);
@@ -178,7 +182,6 @@ impl<'a> Screen<'a> {
         mut take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
     ) -> Result<(), Ended<E>> {
         let mut rows = self.search.rows.clone();
-        let all = self.matrix.norms.len();
         // How many neighbours a row has is not known before the first ones are done.
         let mut size = BLOCK_STEP;
         while !rows.is_empty() {
@@ -190,7 +193,7 @@ impl<'a> Screen<'a> {
                     let block = Block::new(*start..wave_end.min(start + size), self);
                     let mut worker = Worker::new(self, false);
                     worker.pack_block(&block);
-                    worker.meet(&block, 0..all, None);
+                    worker.meet(&block, self.search.others.clone(), None);
                     block
                 })
                 .collect();
@@ -234,7 +237,7 @@ impl<'a> Screen<'a> {
             .enumerate()
             .map_init(
                 || Scorer::new(self.matrix, self.margin),
-                |scorer, (at, list)| list.finish(block.rows.start + at, &self.search.selection, scorer),
+                |scorer, (at, list)| list.finish(block.rows.start + at, self.search, scorer),
             )
             .collect();
         for (row, neighbours) in block.rows.zip(&finished) {

@@ -65,11 +65,11 @@ fn row_neighbours(
     // Sums of n products of float32 numbers, themselves rounded, are off by less than (n + 3)·2⁻²⁴ of the
     // product of the norms; twice that covers all that is off in float64.
     let bound = left_out + (summed.len() + 8) as f64 * 2f64.powi(-23);
-    let mut candidates = sums.candidates(row, bound, threshold);
+    let mut candidates = sums.candidates(row, &search.others, bound, threshold);
     if threshold <= 0.0 {
         let wanted = search.selection.top_k.unwrap_or(usize::MAX);
         let above_zero = candidates.iter().filter(|candidate| candidate.least > 0.0).count();
-        candidates.extend(sums.untouched(row).take(wanted.saturating_sub(above_zero)));
+        candidates.extend(sums.untouched(row, &search.others).take(wanted.saturating_sub(above_zero)));
     }
     sums.clear();
     if let Some(top_k) = search.selection.top_k {
@@ -131,8 +131,15 @@ impl Sums {
     }
 
     /// Rows with a sum whose score may reach the threshold.
-    fn candidates(&self, row: usize, bound: f64, threshold: f32) -> Vec<Candidate> {
-        let others = self.touched.iter().filter(|other| **other as usize != row);
+    fn candidates(
+        &self,
+        row: usize,
+        among: &Range<usize>,
+        bound: f64,
+        threshold: f32,
+    ) -> Vec<Candidate> {
+        let may_be = |other: &&u32| **other as usize != row && among.contains(&(**other as usize));
+        let others = self.touched.iter().filter(may_be);
         others
             .map(|&other| {
                 let sum = f64::from(self.dots[other as usize]);
@@ -144,8 +151,9 @@ impl Sums {
     }
 
     /// Rows without a common column, lowest first: their score is 0.
-    fn untouched(&self, row: usize) -> impl Iterator<Item = Candidate> {
-        let others = self.seen.iter().enumerate().filter(move |(other, seen)| !**seen && *other != row);
+    fn untouched(&self, row: usize, among: &Range<usize>) -> impl Iterator<Item = Candidate> {
+        let others = among.clone().zip(&self.seen[among.clone()]);
+        let others = others.filter(move |(other, seen)| !**seen && *other != row);
         others.map(|(other, _)| Candidate { row: other as u32, least: 0.0, greatest: 0.0 })
     }
 

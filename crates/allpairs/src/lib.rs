@@ -8,7 +8,6 @@
 //! [`train`] takes plain values, [`train_here`] reads them from a contract tree. What a score is, to the last
 //! bit, is said in [`score`]; which rows are neighbours in [`neighbours`].
 
-mod channel;
 mod dense;
 mod element;
 mod here;
@@ -17,7 +16,6 @@ mod matrix;
 pub mod neighbours;
 mod npy;
 mod npz;
-mod parquet_file;
 mod part;
 mod problem;
 mod quantised;
@@ -29,6 +27,7 @@ mod sparse;
 mod train;
 
 pub use here::{HereError, train_here};
+pub use matrix::Reading;
 pub use part::PartError;
 pub use problem::{FileProblem, MatrixError, NonFinite};
 pub use report::{TrainReport, ZeroRows};

@@ -1,6 +1,6 @@
 //! One host's work from the channel to the part.
 
-use crate::matrix::Matrix;
+use crate::matrix::{Matrix, Reading};
 use crate::part::{PartError, PartWriter};
 use crate::problem::MatrixError;
 use crate::report::{TrainReport, ZeroRows};
@@ -101,10 +101,13 @@ pub fn train(input: &TrainInput) -> Result<TrainReport, TrainError> {
         None => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
     };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(TrainError::Threads)?;
-    let matrix = pool.install(|| Matrix::load(input.matrix, input.stop)).map_err(|error| match error {
-        MatrixError::Stopped => TrainError::Stopped,
-        other => TrainError::Matrix(other),
-    })?;
+    let matrix = pool
+        .install(|| Matrix::load(input.matrix, None, &Reading::default(), input.stop))
+        .map_err(|error| match error {
+            MatrixError::Stopped => TrainError::Stopped,
+            other => TrainError::Matrix(other),
+        })?
+        .matrix;
     fs_err::create_dir_all(input.output).map_err(TrainError::Report)?;
     let rows = row_range(input.rank, input.world_size, matrix.rows() as u64);
     let pairs = pool.install(|| write_part(input, &settings, &matrix))?;

@@ -131,13 +131,7 @@ impl Sums {
     }
 
     /// Rows with a sum whose score may reach the threshold.
-    fn candidates(
-        &self,
-        row: usize,
-        among: &Range<usize>,
-        bound: f64,
-        threshold: f32,
-    ) -> Vec<Candidate> {
+    fn candidates(&self, row: usize, among: &Range<usize>, bound: f64, threshold: f32) -> Vec<Candidate> {
         let may_be = |other: &&u32| **other as usize != row && among.contains(&(**other as usize));
         let others = self.touched.iter().filter(may_be);
         others

@@ -8,15 +8,18 @@
 //! [`train`] takes plain values, [`train_here`] reads them from a contract tree. What a score is, to the last
 //! bit, is said in [`score`]; which rows are neighbours in [`neighbours`].
 
+mod checkpoint;
 mod dense;
 mod element;
+mod full;
 mod here;
+mod histogram;
 mod machine;
 mod matrix;
 pub mod neighbours;
 mod npy;
 mod npz;
-mod part;
+mod output;
 mod problem;
 mod quantised;
 mod report;
@@ -25,11 +28,14 @@ mod search;
 mod settings;
 mod sparse;
 mod train;
+mod work;
 
+pub use checkpoint::{CheckpointError, Checkpoints};
 pub use here::{HereError, train_here};
+pub use histogram::Histogram;
 pub use matrix::Reading;
-pub use part::PartError;
+pub use output::PartError;
 pub use problem::{FileProblem, MatrixError, NonFinite};
 pub use report::{TrainReport, ZeroRows};
-pub use settings::{HyperparameterError, Selection, Settings};
-pub use train::{Progress, TrainError, TrainInput, train};
+pub use settings::{HyperparameterError, Listing, Measure, PairFormat, Selection, Settings, Wanted};
+pub use train::{PairsInput, Progress, TrainError, TrainInput, pairs, train};

@@ -52,13 +52,6 @@ impl Ids {
         Self::of_column(&concat(&pieces)?).map(Some)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::Numbers(numbers) => numbers.len(),
-            Self::Texts(texts) => texts.len(),
-        }
-    }
-
     /// The first row without an id.
     pub(crate) fn first_missing(&self) -> Option<usize> {
         let array = self.array();
@@ -74,14 +67,6 @@ impl Ids {
 
     fn texts(&self) -> Result<ArrayRef, ArrowError> {
         arrow::compute::cast(&self.array(), &DataType::LargeUtf8)
-    }
-
-    /// The ids of some rows.
-    pub(crate) fn slice(&self, rows: std::ops::Range<usize>) -> Self {
-        match self {
-            Self::Numbers(numbers) => Self::Numbers(numbers.slice(rows.start, rows.len())),
-            Self::Texts(texts) => Self::Texts(texts.slice(rows.start, rows.len())),
-        }
     }
 }
 

@@ -49,10 +49,12 @@ pub struct TrainReport {
     pub compared_pairs_per_second: f64,
     /// Threads used.
     pub threads: u64,
-    /// Multiplications and additions of float32 a second of these threads, in 10⁹, measured in 20 ms before the work.
-    pub peak_gflops: f64,
+    /// Multiplications and additions of float32 a second of these threads, in 10⁹, measured in 20 ms after the work.
+    /// `None` for work of less than 0.2 s.
+    pub peak_gflops: Option<f64>,
     /// What comparing all pairs one by one takes, two operations a column, by what the machine can do in that time.
-    /// Above 1 where work is saved: pairs serve two rows, and narrower numbers decide most. `None` for sparse rows.
+    /// Above 1 where work is saved: pairs serve two rows, and narrower numbers decide most. `None` for sparse rows and
+    /// for work of less than 0.2 s.
     pub share_of_peak: Option<f64>,
     /// How often which scores are in the result.
     pub scores: Histogram,

@@ -203,10 +203,11 @@ pub fn pairs(input: &PairsInput) -> Result<TrainReport, TrainError> {
         other => TrainError::Matrix(other),
     })?;
     let rows = own_rows(&loaded, input.share);
-    let peak = pool.install(peak_flops);
     let before = Instant::now();
     let tally = pool.install(|| write_part(input, &loaded, rows.clone()))?;
-    let times = Times { all: started.elapsed(), comparing: before.elapsed(), peak, threads };
+    let comparing = before.elapsed();
+    let peak = (comparing >= WORTH_A_PROBE).then(|| pool.install(peak_flops));
+    let times = Times { all: started.elapsed(), comparing, peak, threads };
     let report = report(input, &loaded, (rows, tally), &times);
     if let Some(name) = input.report {
         report.write(name).map_err(TrainError::Report)?;
@@ -265,6 +266,9 @@ fn work_of_a_pair(loaded: &Loaded) -> u64 {
     }
 }
 
+/// Work that takes less time says nothing about the machine.
+const WORTH_A_PROBE: Duration = Duration::from_millis(200);
+
 /// Operations on float32 a second that all threads of the current pool can do.
 fn peak_flops() -> f64 {
     const LONG_ENOUGH: Duration = Duration::from_millis(20);
@@ -285,7 +289,7 @@ struct Times {
     all: Duration,
     comparing: Duration,
     /// Operations a second that would have been possible.
-    peak: f64,
+    peak: Option<f64>,
     threads: usize,
 }
 
@@ -303,6 +307,7 @@ fn report(
     let compared = count * if query > 0 { others } else { others - 1 };
     let seconds = times.comparing.as_secs_f64();
     let operations = 2.0 * matrix.columns() as f64 * compared as f64;
+    let peak = times.peak.filter(|_| matches!(matrix, Matrix::Dense(_)));
     let zero_rows = ZeroRows::of(&matrix.norms()[rows.clone()], rows.start as u64);
     let zeros = matrix.norms().iter().filter(|norm| **norm == 0.0).count() as u64;
     TrainReport {
@@ -324,8 +329,8 @@ fn report(
         compared_pairs: compared,
         compared_pairs_per_second: compared as f64 / seconds,
         threads: times.threads as u64,
-        peak_gflops: times.peak / 1e9,
-        share_of_peak: matches!(matrix, Matrix::Dense(_)).then_some(operations / seconds / times.peak),
+        peak_gflops: times.peak.map(|peak| peak / 1e9),
+        share_of_peak: peak.map(|peak| operations / seconds / peak),
         scores: tally.scores,
     }
 }

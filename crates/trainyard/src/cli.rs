@@ -8,8 +8,11 @@ mod completions;
 mod config;
 pub(crate) mod instance;
 mod merge;
+mod pairs;
 mod plan;
 mod run;
+mod show_pairs;
+mod stopping;
 mod train;
 
 /// Run SageMaker training jobs on machines you own.
@@ -25,6 +28,7 @@ const EXAMPLES: &str = "Examples:
   trainyard run job.json --bucket my-bucket=./data --image my/image=host:./bin
   trainyard plan job.json --rows 1000000
   trainyard merge model.tar.gz -o result.parquet
+  trainyard pairs embeddings.npy -k 10 -o neighbours.parquet
 
 Exit codes: 0 completed, 1 error, 2 bad command line or job file, 10 job failed, 11 job stopped,
 12 job stopped because its time was up.";
@@ -34,6 +38,7 @@ enum Command {
     Run(run::Run),
     Plan(plan::Plan),
     Merge(merge::Merge),
+    Pairs(Box<pairs::Pairs>),
     Config(config::ShowConfig),
     Completions(completions::Completions),
     #[command(hide = true)]
@@ -48,6 +53,7 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
         Command::Run(command) => command.run(),
         Command::Plan(command) => command.run(),
         Command::Merge(command) => command.run(),
+        Command::Pairs(command) => command.run(),
         Command::Config(command) => command.run(),
         Command::Completions(command) => Ok(command.run(&mut Cli::command())),
         Command::Allpairs(command) => command.run(),

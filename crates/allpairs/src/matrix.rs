@@ -3,6 +3,8 @@
 mod arrow_file;
 mod channel;
 mod csv_text;
+#[cfg(feature = "hdf5")]
+mod hdf5_file;
 mod ids;
 mod inspect;
 mod parquet_file;
@@ -161,7 +163,10 @@ impl MatrixFile {
             "fvecs" => vectors::open(&path, Element::F32).map(dense),
             "bvecs" => vectors::open(&path, Element::U8).map(dense),
             "ivecs" => vectors::open(&path, Element::I32).map(dense),
-            "h5" | "hdf5" => return Err(MatrixError::Hdf5 { file: path }),
+            #[cfg(feature = "hdf5")]
+            "h5" | "hdf5" => hdf5_file::read(&path, reading).map(dense),
+            #[cfg(not(feature = "hdf5"))]
+            "h5" | "hdf5" => return Err(MatrixError::NoHdf5 { file: path }),
             _ => return Err(MatrixError::Ending { file: path }),
         };
         let bytes = fs_err::metadata(&path).map_err(MatrixError::List)?.len();

@@ -27,8 +27,8 @@ pub(super) fn read(path: &Path, reading: &Reading) -> Result<OpenedFile, FilePro
 
 fn read_rows(path: &Path, reading: &Reading) -> Result<OpenedFile, FileProblem> {
     let file = Buffer::from(Bytes::from_owner(map_file(path).map_err(FileProblem::Io)?));
-    let mut stream = stream(&file)?;
-    check_claims(&stream)?;
+    let stream = stream(&file)?;
+    let mut stream = stream.slice_with_length(0, check_claims(&stream)?);
     let mut decoder = StreamDecoder::new();
     let mut rows: Option<TableRows> = None;
     while !stream.is_empty() {
@@ -59,15 +59,16 @@ fn stream(file: &Buffer) -> Result<Buffer, FileProblem> {
     Ok(file.slice_with_length(8, end - 8))
 }
 
-/// Looks through all messages for packed buffers that claim to become far larger than they are.
-fn check_claims(stream: &[u8]) -> Result<(), FileProblem> {
+/// Looks through all messages for packed buffers that claim to become far larger than they are. Returns the length
+/// of the stream: up to the mark at its end, behind which there may be a filling.
+fn check_claims(stream: &[u8]) -> Result<usize, FileProblem> {
     let mut rest = stream;
     while let Some((message, after)) = next_message(rest) {
-        let Ok(message) = root_as_message(message) else { return Ok(()) };
+        let Ok(message) = root_as_message(message) else { return Ok(stream.len()) };
         let Some(body) = usize::try_from(message.bodyLength()).ok().and_then(|length| after.get(..length))
         else {
             // The decoder will say that the end is missing.
-            return Ok(());
+            return Ok(stream.len());
         };
         let dictionary = message.header_as_dictionary_batch().and_then(|batch| batch.data());
         if let Some(batch) = message.header_as_record_batch().or(dictionary) {
@@ -75,7 +76,8 @@ fn check_claims(stream: &[u8]) -> Result<(), FileProblem> {
         }
         rest = &after[body.len()..];
     }
-    Ok(())
+    let ended = rest.strip_prefix(&[0xff; 4]).unwrap_or(rest).starts_with(&[0; 4]);
+    Ok(stream.len() - if ended { rest.len() } else { 0 })
 }
 
 fn next_message(stream: &[u8]) -> Option<(&[u8], &[u8])> {

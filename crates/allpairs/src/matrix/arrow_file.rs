@@ -56,7 +56,9 @@ fn stream(file: &Buffer) -> Result<Buffer, FileProblem> {
     let (rest, length) = body.split_last_chunk::<4>().ok_or_else(cut)?;
     let footer = usize::try_from(i32::from_le_bytes(*length)).map_err(|_| cut())?;
     let end = rest.len().checked_sub(footer).filter(|end| *end >= 8).ok_or_else(cut)?;
-    Ok(file.slice_with_length(8, end - 8))
+    // Some writers fill up the first mark with more zeros than others.
+    let filling = rest[8..end].as_chunks::<8>().0.iter().take_while(|chunk| **chunk == [0; 8]).count();
+    Ok(file.slice_with_length(8 + 8 * filling, end - 8 - 8 * filling))
 }
 
 /// Looks through all messages for packed buffers that claim to become far larger than they are. Returns the length

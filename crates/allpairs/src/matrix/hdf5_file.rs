@@ -117,7 +117,10 @@ fn element(dtype: &DType) -> Option<Element> {
 fn append(bytes: &mut Vec<u8>, dataset: &Dataset, element: Element, rows: (u64, u64)) -> Result<(), Error> {
     macro_rules! take {
         ($read:ident) => {
-            dataset.$read(rows.0, rows.1)?.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()))
+            dataset
+                .$read(rows.0, rows.1)?
+                .iter()
+                .for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()))
         };
     }
     match element {

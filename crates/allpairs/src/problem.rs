@@ -280,6 +280,9 @@ pub enum FileProblem {
     /// Not a readable safetensors file.
     #[error("is not a readable safetensors file")]
     Safetensors(#[source] safetensors::SafeTensorError),
+    /// The stop flag was set while the file was decoded.
+    #[error("was not read to its end")]
+    Stopped,
     /// Not a readable HDF5 file.
     #[error("is not a readable HDF5 file: {0}")]
     Hdf5(String),

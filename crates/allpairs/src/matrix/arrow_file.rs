@@ -1,7 +1,7 @@
 //! Matrices in Arrow's own format: streams, and files, which are a stream between two marks.
 
 use super::table::TableRows;
-use super::{OpenedFile, Reading};
+use super::{Decoding, OpenedFile};
 use crate::machine::map_file;
 use crate::problem::FileProblem;
 use arrow::buffer::Buffer;
@@ -19,24 +19,25 @@ const MOST_UNPACKED: u64 = 1 << 30;
 const MOST_RATIO: u64 = 4096;
 
 /// Reads a whole file into memory.
-pub(super) fn read(path: &Path, reading: &Reading) -> Result<OpenedFile, FileProblem> {
+pub(super) fn read(path: &Path, decoding: Decoding) -> Result<OpenedFile, FileProblem> {
     // The decoder is not meant for hostile files and may panic on some.
-    catch_unwind(AssertUnwindSafe(|| read_rows(path, reading)))
+    catch_unwind(AssertUnwindSafe(|| read_rows(path, decoding)))
         .unwrap_or(Err(FileProblem::Broken { format: "Arrow" }))
 }
 
-fn read_rows(path: &Path, reading: &Reading) -> Result<OpenedFile, FileProblem> {
+fn read_rows(path: &Path, decoding: Decoding) -> Result<OpenedFile, FileProblem> {
     let file = Buffer::from(Bytes::from_owner(map_file(path).map_err(FileProblem::Io)?));
     let stream = stream(&file)?;
     let mut stream = stream.slice_with_length(0, check_claims(&stream)?);
     let mut decoder = StreamDecoder::new();
     let mut rows: Option<TableRows> = None;
     while !stream.is_empty() {
+        decoding.go_on()?;
         let batch = decoder.decode(&mut stream).map_err(FileProblem::Arrow)?;
         if rows.is_none()
             && let Some(schema) = decoder.schema()
         {
-            rows = Some(TableRows::new(&schema, reading)?);
+            rows = Some(TableRows::new(&schema, decoding.reading)?);
         }
         if let (Some(batch), Some(rows)) = (batch, &mut rows) {
             rows.push(&batch)?;

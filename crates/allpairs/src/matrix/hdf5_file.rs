@@ -1,6 +1,6 @@
 //! Matrices in HDF5 files: one dataset of two dimensions, named by its path unless it is the only one.
 
-use super::Reading;
+use super::{Decoding, Reading};
 use crate::dense::{Bytes, DenseFile};
 use crate::element::Element;
 use crate::problem::FileProblem;
@@ -19,16 +19,16 @@ const MOST_RATIO: u64 = 4096;
 const DEPTH: usize = 8;
 
 /// Reads a whole dataset into memory.
-pub(super) fn read(path: &Path, reading: &Reading) -> Result<DenseFile, FileProblem> {
+pub(super) fn read(path: &Path, decoding: Decoding) -> Result<DenseFile, FileProblem> {
     // The decoder may panic on hostile files.
-    catch_unwind(AssertUnwindSafe(|| read_rows(path, reading)))
+    catch_unwind(AssertUnwindSafe(|| read_rows(path, decoding)))
         .unwrap_or(Err(FileProblem::Broken { format: "HDF5" }))
 }
 
-fn read_rows(path: &Path, reading: &Reading) -> Result<DenseFile, FileProblem> {
+fn read_rows(path: &Path, decoding: Decoding) -> Result<DenseFile, FileProblem> {
     let length = fs_err::metadata(path).map_err(FileProblem::Io)?.len();
     let file = File::open_streaming(path).map_err(broken)?;
-    let dataset = choose(&file, reading)?;
+    let dataset = choose(&file, decoding.reading)?;
     let shape = dataset.shape().map_err(broken)?;
     let &[rows, columns] = shape.as_slice() else {
         return Err(FileProblem::Dimensions { shape: format!("{shape:?}") });
@@ -47,6 +47,7 @@ fn read_rows(path: &Path, reading: &Reading) -> Result<DenseFile, FileProblem> {
     let step = (PIECE_BYTES / row_bytes).max(1);
     let mut next = 0;
     while next < rows {
+        decoding.go_on()?;
         let count = step.min(rows - next);
         append(&mut bytes, &dataset, element, (next, count)).map_err(broken)?;
         next += count;

@@ -236,6 +236,31 @@ fn a_row_that_is_not_finite_is_named_in_the_matrix_it_is_in() {
     assert!(message.starts_with("row 1 of the matrix, column 1 is infinite"), "{message}");
 }
 
+#[test]
+fn a_stop_ends_the_decoding_of_every_kind_of_file() {
+    let table = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tables");
+    for name in ["pandas-index.parquet", "lz4.feather", "numpy.csv", "fortran.npy"] {
+        let folder = channel(&[(name, &fs_err::read(table.join(name)).unwrap())]);
+        let output = tempfile::tempdir().unwrap();
+        let outcome = train(&TrainInput {
+            matrix: folder.path(),
+            query: None,
+            hyperparameters: &BTreeMap::new(),
+            host: "algo-1",
+            rank: 0,
+            world_size: 1,
+            output: output.path(),
+            checkpoints: None,
+            threads: None,
+            stop: &AtomicBool::new(true),
+            progress: &|_| {},
+            note: &|_| {},
+        });
+        assert!(matches!(outcome, Err(TrainError::Stopped)), "{name}: {outcome:?}");
+        assert_eq!(fs_err::read_dir(output.path()).unwrap().count(), 0);
+    }
+}
+
 fn clustered(count: usize) -> Vec<Vec<f64>> {
     (0..count)
         .map(|r| (0..9).map(|c| f64::from(((r % 17 * 31 + c * 7 + r / 40) as f32).cos())).collect())

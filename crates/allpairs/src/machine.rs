@@ -1,8 +1,10 @@
 //! The only place with `unsafe` code: what the machine offers and the language can not check.
 #![expect(unsafe_code, reason = "memory maps and vector instructions; each use gives its reason")]
 
+mod lanes;
 mod tile;
 
+pub(crate) use lanes::Lanes;
 pub(crate) use tile::{Kernel, Tile};
 
 use std::io;

@@ -1,22 +1,27 @@
 //! The neighbours of a range of rows, block by block and in order.
 
+mod blocks;
 mod candidates;
 mod dense;
 mod screen;
+mod share;
 mod sparse;
 
-use crate::dense::DenseRows;
 use crate::machine::Kernel;
 use crate::matrix::Matrix;
 use crate::neighbours::Neighbour;
 use crate::quantised::Margin;
 use crate::settings::Selection;
 use rayon::prelude::*;
+use share::Share;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Neighbours that the blocks under way may hold together, so that a large `top_k` takes smaller blocks.
 const NEIGHBOURS_UNDER_WAY: usize = 1 << 24;
+
+/// Neighbours that lists which are finished together may hold: 16 bytes each in the worst case.
+const KEPT_IN_LISTS: usize = 1 << 26;
 
 /// Rows of a block that are compared with all others at a time.
 const BLOCK_ROWS: usize = 64;
@@ -30,6 +35,8 @@ pub(crate) struct Search<'a> {
     pub(crate) selection: Selection,
     /// The rows whose neighbours are wanted.
     pub(crate) rows: Range<usize>,
+    /// The rows that may be neighbours.
+    pub(crate) others: Range<usize>,
     pub(crate) stop: &'a AtomicBool,
     /// Told again and again how many rows' worth of work is done.
     pub(crate) done: &'a (dyn Fn(usize) + Sync),
@@ -50,64 +57,112 @@ impl Search<'_> {
         &self,
         take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
     ) -> Result<(), Ended<E>> {
+        self.search(&Share::of_rows(self.rows.clone(), self.others.clone()), take)
+    }
+
+    /// Compares the pairs that belong to host `rank` of `hosts` and to no other host, and hands over what was
+    /// found, rows in order. [`Self::rows`] and [`Self::others`] must be the host's range and all rows.
+    ///
+    /// With `top_k` that is a list for each row that the host had to do with, the best of its partners here.
+    /// Without, each pair comes up for one of its rows. Lists of one row from all hosts have no pair in common.
+    pub(crate) fn run_symmetric<E>(
+        &self,
+        (rank, hosts): (usize, usize),
+        take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
+    ) -> Result<(), Ended<E>> {
+        self.search(&Share::of_pairs(rank, hosts, self.matrix.rows()), take)
+    }
+
+    /// Whether [`Self::run_symmetric`] can be used; the answer is the same on every host.
+    pub(crate) fn can_be_symmetric(&self, hosts: usize) -> bool {
+        let lists = self.matrix.rows() / 2 + self.matrix.rows() / hosts.max(1);
+        self.few_are_wanted() && self.margin().is_some() && self.have_room(lists)
+    }
+
+    fn search<E>(
+        &self,
+        share: &Share,
+        take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
+    ) -> Result<(), Ended<E>> {
+        match (self.matrix, self.margin(), Kernel::available().first()) {
+            (Matrix::Dense(matrix), Some(margin), Some(&kernel)) if self.few_are_wanted() => {
+                screen::Screen::new(self, share, matrix, (margin, kernel)).run(take)
+            }
+            (Matrix::Sparse(matrix), Some(margin), _) if self.few_are_wanted() => {
+                sparse::SparseScreen::new(self, share, matrix, margin).run(take)
+            }
+            _ => self.run_unscreened(share, take),
+        }
+    }
+
+    /// How far the sums of a screen may be from the scores; `None` if there can be no screen.
+    fn margin(&self) -> Option<Margin> {
         match self.matrix {
-            Matrix::Dense(matrix) if self.few_are_wanted() => self.run_screened(matrix, take),
-            _ => self.run_unscreened(take),
+            Matrix::Dense(rows) => Margin::new(rows.quantisation_error, rows.matrix.columns()),
+            Matrix::Sparse(rows) => Margin::of_short_sums(rows.longest_row()),
         }
     }
 
     /// Whether a screen would keep enough pairs away from being scored to be worth it.
     fn few_are_wanted(&self) -> bool {
         match self.selection.top_k {
-            Some(top_k) => top_k <= self.matrix.rows() / 16,
-            None => self.selection.threshold.is_some_and(|threshold| threshold > 0.0),
+            Some(top_k) => top_k <= self.others.len() / 16,
+            None => self.selection.threshold.is_some_and(|threshold| {
+                // Sparse rows that have nothing in common score 0, and there are too many of them to look at.
+                let sparse = matches!(self.matrix, Matrix::Sparse(_));
+                threshold > 0.0
+                    && (!sparse || self.margin().is_some_and(|margin| margin.is_positive(threshold)))
+            }),
         }
     }
 
-    fn run_screened<E>(
-        &self,
-        matrix: &DenseRows,
-        take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
-    ) -> Result<(), Ended<E>> {
-        let margin = Margin::new(matrix.quantisation_error, matrix.matrix.columns());
-        match (margin, Kernel::available().first()) {
-            (Some(margin), Some(&kernel)) => screen::Screen::new(self, matrix, margin, kernel).run(take),
-            _ => self.run_unscreened(take),
-        }
+    /// Whether lists of so many rows can be in memory at a time.
+    fn have_room(&self, lists: usize) -> bool {
+        self.selection.top_k.is_none_or(|top_k| lists.saturating_mul(top_k) <= KEPT_IN_LISTS)
+    }
+
+    /// Whether all lists of a share can be kept and finished together.
+    fn can_keep_lists(&self, share: &Share) -> bool {
+        let lists = share.listed().iter().map(ExactSizeIterator::len).sum();
+        let once = share.symmetric && self.selection.top_k.is_none();
+        !once && share.among && (share.symmetric || self.have_room(lists))
     }
 
     fn run_unscreened<E>(
         &self,
+        share: &Share,
         mut take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
     ) -> Result<(), Ended<E>> {
         let block = self.block_rows();
-        let starts: Vec<usize> = self.rows.clone().step_by(block).collect();
+        let starts: Vec<usize> = share.own.clone().step_by(block).collect();
         for wave in starts.chunks(rayon::current_num_threads() * BLOCKS_PER_THREAD) {
-            let found: Vec<_> =
-                wave.par_iter().map(|start| self.block(*start..self.rows.end.min(start + block))).collect();
+            let found: Vec<_> = wave
+                .par_iter()
+                .map(|start| self.block(*start..share.own.end.min(start + block), share))
+                .collect();
             for (start, block) in wave.iter().zip(found) {
                 let block = block.ok_or(Ended::Stopped)?;
                 for (row, neighbours) in (*start..).zip(&block) {
                     take(row, neighbours).map_err(Ended::Taker)?;
                 }
-                (self.done)(start + block.len() - self.rows.start);
+                (self.done)(start + block.len() - share.own.start);
             }
         }
         Ok(())
     }
 
     fn block_rows(&self) -> usize {
-        let all = self.matrix.rows();
+        let all = self.others.len().max(1);
         let in_a_list = self.selection.top_k.unwrap_or(all).min(all);
         let blocks = rayon::current_num_threads() * BLOCKS_PER_THREAD;
         (NEIGHBOURS_UNDER_WAY / (in_a_list * blocks)).clamp(1, BLOCK_ROWS)
     }
 
     /// The neighbours of each row of a block; `None` once the stop flag is set.
-    fn block(&self, rows: Range<usize>) -> Option<Vec<Vec<Neighbour>>> {
+    fn block(&self, rows: Range<usize>, share: &Share) -> Option<Vec<Vec<Neighbour>>> {
         match self.matrix {
             Matrix::Dense(matrix) => dense::neighbours(matrix, rows, self),
-            Matrix::Sparse(matrix) => sparse::neighbours(matrix, rows, self),
+            Matrix::Sparse(matrix) => sparse::neighbours(matrix, rows, (self, share)),
         }
     }
 
@@ -142,18 +197,20 @@ mod tests {
     /// The result without a screen, and that of each kernel.
     fn results(matrix: &Matrix, selection: Selection, rows: Range<usize>) -> (Found, Vec<(Kernel, Found)>) {
         let stop = AtomicBool::new(false);
-        let search = Search { matrix, selection, rows, stop: &stop, done: &|_| {} };
+        let others = 0..matrix.rows();
+        let search = Search { matrix, selection, rows, others, stop: &stop, done: &|_| {} };
         let collect = |found: &mut Found, row: usize, neighbours: &[Neighbour]| {
             found.push((row, neighbours.to_vec()));
             Ok::<(), ()>(())
         };
         let mut plain = Vec::new();
-        search.run_unscreened(|row, n| collect(&mut plain, row, n)).unwrap();
+        let share = Share::of_rows(search.rows.clone(), search.others.clone());
+        search.run_unscreened(&share, |row, n| collect(&mut plain, row, n)).unwrap();
         let Matrix::Dense(rows) = matrix else { unreachable!() };
         let margin = Margin::new(rows.quantisation_error, rows.matrix.columns()).unwrap();
         let mut screened = Vec::new();
         for kernel in Kernel::available() {
-            let screen = screen::Screen::new(&search, rows, margin, kernel);
+            let screen = screen::Screen::new(&search, &share, rows, (margin, kernel));
             let (mut together, mut in_order) = (Vec::new(), Vec::new());
             screen.run(|row, n| collect(&mut together, row, n)).unwrap();
             screen.run_in_order(|row, n| collect(&mut in_order, row, n)).unwrap();

@@ -153,6 +153,7 @@ fn write_part(input: &TrainInput, settings: &Settings, matrix: &Matrix) -> Resul
         selection: settings.selection,
         // The matrix is in memory, so its row numbers fit.
         rows: rows.start as usize..rows.end as usize,
+        others: 0..matrix.rows(),
         stop: input.stop,
         done: &progress,
     };

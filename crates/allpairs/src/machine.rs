@@ -4,7 +4,7 @@
 mod lanes;
 mod tile;
 
-pub(crate) use lanes::Lanes;
+pub(crate) use lanes::{Lanes, Limits};
 pub(crate) use tile::{Kernel, Tile};
 
 use std::io;

@@ -6,7 +6,7 @@
 
 use super::by_row::ByRow;
 use super::frequent::Frequent;
-use crate::machine::Lanes;
+use crate::machine::{Lanes, Limits};
 use crate::neighbours::{Best, Neighbour};
 use crate::quantised::Margin;
 use crate::score::score;
@@ -18,7 +18,7 @@ use crate::sparse::SparseRows;
 use std::ops::Range;
 
 /// Rows of a block: their sums take half of a first-level cache.
-const BLOCK_ROWS: usize = 4096;
+const BLOCK_ROWS: usize = 8192;
 
 /// Pairs are handed over once there are so many.
 const HITS: usize = 512;
@@ -144,6 +144,10 @@ impl Scorer for SparseScorer<'_> {
     }
 }
 
+/// As many sums as places of 16 bits count, so that none needs a check; each vector of them in one line of the cache.
+#[repr(align(64))]
+struct Sums([f32; 1 << 16]);
+
 /// One thread's room to work in.
 struct Room<'a> {
     screen: &'a SparseScreen<'a>,
@@ -152,11 +156,9 @@ struct Room<'a> {
     /// First row of the block that is turned.
     loaded: Option<usize>,
     /// The sums of a block's rows; all zero between two rows of the other side.
-    sums: Box<[f32; 1 << 16]>,
-    /// What the block's rows have in frequent columns.
-    rests: Vec<f32>,
-    floors: Vec<f32>,
-    integer_floors: Vec<i32>,
+    sums: Box<Sums>,
+    limits: Limits,
+    floors: Vec<i32>,
     passed: Vec<u16>,
     hits: Vec<Hit>,
     mirrored_hits: Vec<Hit>,
@@ -169,10 +171,9 @@ impl<'a> Room<'a> {
             scorer: SparseScorer::new(screen),
             turned: Turned::default(),
             loaded: None,
-            sums: Box::new([0.0; 1 << 16]),
-            rests: Vec::new(),
+            sums: Box::new(Sums([0.0; 1 << 16])),
+            limits: Limits::default(),
             floors: Vec::new(),
-            integer_floors: Vec::new(),
             passed: Vec::new(),
             hits: Vec::new(),
             mirrored_hits: Vec::new(),
@@ -180,39 +181,32 @@ impl<'a> Room<'a> {
     }
 
     fn load_floors(&mut self, block: &Block) {
-        self.integer_floors.resize(self.rests.len(), i32::MAX);
-        block.load_floors(0, &mut self.integer_floors);
-        self.floors.clear();
-        self.floors.extend(self.integer_floors.iter().map(|floor| Margin::short(*floor)));
+        self.floors.resize(block.rows.len(), i32::MAX);
+        block.load_floors(0, &mut self.floors);
+        let floors = self.turned.order.iter().map(|at| Margin::short(self.floors[usize::from(*at)]));
+        self.limits.set_floors(floors);
     }
 
     /// Compares all rows of the block with one other row.
     fn compare(&mut self, block: &Block, other: usize, side: Side) {
         let screen = self.screen;
         for (column, weight) in screen.summed(other) {
-            self.turned.add(column, weight, &mut self.sums);
+            self.turned.add(column, weight, &mut self.sums.0);
         }
-        // Within one block each pair is seen once, the lower row in the block.
-        let rows = if side.later_only { other - block.rows.start } else { block.rows.len() };
-        let padded = rows.next_multiple_of(Lanes::WIDTH);
         let mut floor = [i32::MAX];
         if let Some(mirror) = side.mirror {
             mirror.load_floors(other - mirror.rows.start, &mut floor);
         }
         let floor = Margin::short(floor[0]);
+        let sums = &mut self.sums.0[..self.limits.rests.len()];
         self.passed.clear();
-        screen.lanes.pass(
-            (&mut self.sums[..padded], &self.rests[..padded], &self.floors[..padded]),
-            (screen.frequent.rests[other], floor),
-            &mut self.passed,
-        );
-        if side.later_only {
-            self.sums[rows..block.rows.len()].fill(0.0);
-        }
+        screen.lanes.pass(sums, &self.limits, (screen.frequent.rests[other], floor), &mut self.passed);
         for at in 0..self.passed.len() {
             let at = usize::from(self.passed[at]);
-            if at < rows && block.rows.start + at != other {
-                self.note(block.rows.start + at, other, (self.floors[at], floor));
+            let row = block.rows.start + usize::from(self.turned.order[at]);
+            // Within one block each pair is seen once.
+            if row < other || (row > other && !side.later_only) {
+                self.note(row, other, (self.limits.floor(at), floor));
             }
         }
     }
@@ -242,9 +236,8 @@ impl Worker for Room<'_> {
             return;
         }
         self.turned.turn(self.screen, block.rows.clone());
-        self.rests.clear();
-        self.rests.extend_from_slice(&self.screen.frequent.rests[block.rows.clone()]);
-        self.rests.resize(block.rows.len().next_multiple_of(Lanes::WIDTH), 0.0);
+        let rests = &self.screen.frequent.rests[block.rows.clone()];
+        self.limits.set_rests(self.turned.order.iter().map(|at| rests[usize::from(*at)]));
         self.loaded = Some(block.rows.start);
     }
 
@@ -273,14 +266,21 @@ impl Worker for Room<'_> {
 /// The rows of a block by columns.
 #[derive(Default)]
 struct Turned {
+    /// The rows by what they have in frequent columns; in what follows they are known by their place in it.
+    order: Vec<u16>,
     /// Where each column begins in the others, and their length at the end.
     offsets: Vec<u32>,
-    rows: Vec<u16>,
+    places: Vec<u16>,
     weights: Vec<f32>,
 }
 
 impl Turned {
     fn turn(&mut self, screen: &SparseScreen, block: Range<usize>) {
+        let rests = &screen.frequent.rests[block.clone()];
+        // A block has fewer rows than 16 bits count.
+        self.order.clear();
+        self.order.extend(0..block.len() as u16);
+        self.order.sort_unstable_by(|a, b| rests[usize::from(*a)].total_cmp(&rests[usize::from(*b)]));
         self.offsets.clear();
         self.offsets.resize(screen.matrix.used_columns() + 2, 0);
         for row in block.clone() {
@@ -290,14 +290,13 @@ impl Turned {
             self.offsets[column] += self.offsets[column - 1];
         }
         let entries = self.offsets[self.offsets.len() - 1] as usize;
-        self.rows.resize(entries, 0);
+        self.places.resize(entries, 0);
         self.weights.resize(entries, 0.0);
-        for row in block.clone() {
-            for (column, weight) in screen.summed(row) {
+        for (place, row) in self.order.iter().enumerate() {
+            for (column, weight) in screen.summed(block.start + usize::from(*row)) {
                 let at = self.offsets[column + 1] as usize;
                 self.offsets[column + 1] += 1;
-                // A block has fewer rows than 16 bits count.
-                self.rows[at] = (row - block.start) as u16;
+                self.places[at] = place as u16;
                 self.weights[at] = weight;
             }
         }
@@ -307,8 +306,8 @@ impl Turned {
     #[inline]
     fn add(&self, column: usize, weight: f32, sums: &mut [f32; 1 << 16]) {
         let range = self.offsets[column] as usize..self.offsets[column + 1] as usize;
-        for (row, other) in self.rows[range.clone()].iter().zip(&self.weights[range]) {
-            sums[usize::from(*row)] += weight * other;
+        for (place, other) in self.places[range.clone()].iter().zip(&self.weights[range]) {
+            sums[usize::from(*place)] += weight * other;
         }
     }
 }

@@ -8,17 +8,19 @@
 //! [`train`] takes plain values, [`train_here`] reads them from a contract tree. What a score is, to the last
 //! bit, is said in [`score`]; which rows are neighbours in [`neighbours`].
 
-mod channel;
+mod checkpoint;
 mod dense;
 mod element;
+mod full;
 mod here;
+mod histogram;
+mod lookup;
 mod machine;
 mod matrix;
 pub mod neighbours;
 mod npy;
 mod npz;
-mod parquet_file;
-mod part;
+mod output;
 mod problem;
 mod quantised;
 mod report;
@@ -27,10 +29,15 @@ mod search;
 mod settings;
 mod sparse;
 mod train;
+mod work;
 
+pub use checkpoint::{CheckpointError, Checkpoints};
 pub use here::{HereError, train_here};
-pub use part::PartError;
+pub use histogram::Histogram;
+pub use lookup::{Listed, LookupError, RowOfPairs, neighbours_of};
+pub use matrix::Reading;
+pub use output::PartError;
 pub use problem::{FileProblem, MatrixError, NonFinite};
 pub use report::{TrainReport, ZeroRows};
-pub use settings::{HyperparameterError, Selection, Settings};
-pub use train::{Progress, TrainError, TrainInput, train};
+pub use settings::{HyperparameterError, Listing, Measure, PairFormat, Selection, Settings, Wanted};
+pub use train::{PairsInput, Progress, TrainError, TrainInput, pairs, train};

@@ -184,12 +184,13 @@ mod tests {
             path: "rows".into(),
             bytes: Bytes::Owned(rows.iter().flatten().flat_map(|v| v.to_le_bytes()).collect()),
             start: 0,
+            row_head: 0,
             encoding: Element::F64.little_endian(),
             fortran_order: false,
             rows: rows.len(),
             columns: rows[0].len(),
         };
-        Matrix::Dense(inspect(DenseMatrix::join(vec![file]), &AtomicBool::new(false)).unwrap())
+        Matrix::Dense(inspect(DenseMatrix::join(vec![file]), &AtomicBool::new(false)).unwrap().0)
     }
 
     type Found = Vec<(usize, Vec<Neighbour>)>;

@@ -96,6 +96,10 @@ impl SparseFile {
     pub(crate) fn rows(&self) -> usize {
         self.offsets.len() - 1
     }
+
+    pub(crate) fn row(&self, row: usize) -> &[Entry] {
+        &self.entries[self.offsets[row]..self.offsets[row + 1]]
+    }
 }
 
 fn offsets(stored: &StoredCsr, row: u64, from: i64, to: i64) -> Result<Range<usize>, FileProblem> {
@@ -172,6 +176,7 @@ impl SparseRows {
             let entries = &mut file.entries[range];
             if let Some(entry) = entries.iter().find(|entry| !entry.value.is_finite()) {
                 return Err(MatrixError::NonFinite {
+                    whose: "matrix",
                     row: (first_row + row) as u64,
                     column: u64::from(entry.column),
                     value: NonFinite::of(entry.value),

@@ -214,14 +214,15 @@ fn an_array_that_can_not_be_a_matrix_is_named_with_the_reason() {
             "m.npy: its numbers are of type <c8; floats of 16 to 64 bits and integers are read",
         ),
         ("m.npy", npy("<f4", false, (7, 0), &[]), "m.npy: it has no column"),
-        ("m.npy", npy("<f4", false, (0, 7), &[]), "the channel `matrix` holds no row in FOLDER"),
+        ("m.npy", npy("<f4", false, (0, 7), &[]), "FOLDER holds no row of a matrix"),
         (
-            "m.csv",
+            "m.xls",
             b"1,2".to_vec(),
-            "m.csv: the ending is not known; a matrix is made of .npy, .npz or .parquet files",
+            "m.xls: the ending is not known; a matrix is made of .npy, .npz, .parquet, .arrow, .feather, .arrows, .csv, \
+             .tsv, .safetensors, .fvecs, .bvecs, .ivecs or .h5 files",
         ),
     ]);
-    assert_eq!(refusal(channel(&[]).path()), "the channel `matrix` holds no file in FOLDER");
+    assert_eq!(refusal(channel(&[]).path()), "FOLDER holds no file of a matrix");
 }
 
 #[test]
@@ -253,8 +254,9 @@ fn a_table_that_is_no_matrix_is_named_with_the_reason() {
         ("m.parquet", b"PAR1".to_vec(), "m.parquet: is not a readable Parquet file: "),
         (
             "m.parquet",
-            parquet(vec![("x", Arc::clone(&gap)), ("id", text)]),
-            "m.parquet: column `id` is of type Utf8: either all columns are numbers, or one is a list of numbers",
+            parquet(vec![("x", Arc::clone(&gap)), ("word", text)]),
+            "m.parquet: column `word` is of type Utf8: either all columns are numbers, or one is a list of numbers, or \
+             there are lists `indices` and `values`; `id_column` names a column of ids",
         ),
         (
             "m.parquet",

@@ -47,14 +47,17 @@ pub(crate) fn run_host(
         hyperparameters.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     train(&TrainInput {
         matrix,
+        query: None,
         hyperparameters: &map,
         host: &format!("algo-{}", rank + 1),
         rank,
         world_size,
         output,
+        checkpoints: None,
         threads: NonZeroUsize::new(threads),
         stop: &AtomicBool::new(false),
         progress: &|_| {},
+        note: &|_| {},
     })
 }
 

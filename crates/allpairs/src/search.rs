@@ -177,6 +177,7 @@ mod tests {
     use crate::dense::{Bytes, DenseFile, DenseMatrix};
     use crate::element::Element;
     use crate::matrix::inspect;
+    use crate::sparse::{SparseFile, SparseRows, StoredCsr};
     use proptest::prelude::*;
 
     fn dense(rows: &[Vec<f64>]) -> Matrix {
@@ -262,6 +263,136 @@ mod tests {
                 // A threshold below zero without top_k is never screened: there a zero row has neighbours.
                 if top_k.is_some() || threshold.is_none_or(|threshold| threshold > 0.0) {
                     prop_assert_eq!(&found, &plain, "{:?}", kernel);
+                }
+            }
+        }
+    }
+
+    fn sparse(rows: &[Vec<f64>]) -> Matrix {
+        let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+        for row in rows {
+            let entries = row.iter().enumerate().filter(|(_, value)| **value != 0.0);
+            entries.for_each(|(column, value)| {
+                indices.push(column as i64);
+                values.push(*value);
+            });
+            indptr.push(values.len() as i64);
+        }
+        let stored =
+            StoredCsr { columns: rows[0].len() as u64, indptr, indices, values, element: Element::F64 };
+        let file = SparseFile::new("rows".as_ref(), &stored).unwrap();
+        Matrix::Sparse(SparseRows::join(vec![file]).unwrap())
+    }
+
+    /// The lists of all hosts, combined.
+    fn combined(matrix: &Matrix, selection: Selection, hosts: usize) -> Found {
+        let all = 0..matrix.rows();
+        let mut found: Found = all.clone().map(|row| (row, Vec::new())).collect();
+        for rank in 0..hosts {
+            let rows = trainyard_toolkit::split::row_range(rank, hosts, matrix.rows() as u64);
+            let search = Search {
+                matrix,
+                selection,
+                rows: rows.start as usize..rows.end as usize,
+                others: all.clone(),
+                stop: &AtomicBool::new(false),
+                done: &|_| {},
+            };
+            let mut last = 0;
+            let take = |row: usize, neighbours: &[Neighbour]| {
+                assert!(row >= last);
+                last = row;
+                for neighbour in neighbours {
+                    found[row].1.push(*neighbour);
+                    if selection.top_k.is_none() {
+                        found[neighbour.column as usize]
+                            .1
+                            .push(Neighbour { column: row as u32, ..*neighbour });
+                    }
+                }
+                Ok::<(), ()>(())
+            };
+            search.run_symmetric((rank, hosts), take).unwrap();
+        }
+        for (_, list) in &mut found {
+            list.sort_by(Neighbour::rank);
+            list.truncate(selection.top_k.unwrap_or(usize::MAX));
+        }
+        found
+    }
+
+    fn plain(matrix: &Matrix, selection: Selection) -> Found {
+        let stop = AtomicBool::new(false);
+        let (rows, others) = (0..matrix.rows(), 0..matrix.rows());
+        let search = Search { matrix, selection, rows, others, stop: &stop, done: &|_| {} };
+        let mut plain = Vec::new();
+        let share = Share::of_rows(search.rows.clone(), search.others.clone());
+        let take = |row: usize, neighbours: &[Neighbour]| {
+            plain.push((row, neighbours.to_vec()));
+            Ok::<(), ()>(())
+        };
+        search.run_unscreened(&share, take).unwrap();
+        plain
+    }
+
+    fn screened(matrix: &Matrix, selection: Selection, rows: Range<usize>) -> Found {
+        let stop = AtomicBool::new(false);
+        let others = 0..matrix.rows();
+        let search = Search { matrix, selection, rows, others, stop: &stop, done: &|_| {} };
+        let mut found = Vec::new();
+        let take = |row: usize, neighbours: &[Neighbour]| {
+            found.push((row, neighbours.to_vec()));
+            Ok::<(), ()>(())
+        };
+        search.run(take).unwrap();
+        found
+    }
+
+    /// Rows of which most entries are zero: some columns are in most rows, most are in few.
+    fn thinned(mut rows: Vec<Vec<f64>>, signs: bool) -> Vec<Vec<f64>> {
+        for (row, values) in rows.iter_mut().enumerate() {
+            for (column, value) in values.iter_mut().enumerate() {
+                if !(row * 31 + column * 17 + row * column).is_multiple_of(column + 1) {
+                    *value = 0.0;
+                }
+                *value = if signs { *value } else { value.abs() };
+            }
+        }
+        rows
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn sharing_out_pairs_changes_no_bit_of_the_result_dense_or_sparse(
+            seed in any::<u64>(),
+            count in 1usize..400,
+            columns in 1usize..60,
+            clusters in 1u64..60,
+            noise in prop::sample::select(vec![0.0, 1e-16, 1e-8, 1e-3, 0.3, 1.0]),
+            top_k in prop::option::of(1usize..20),
+            threshold in prop::option::of(0.001..=1.0f32),
+            (hosts, threads, signs) in (1usize..8, 1usize..5, any::<bool>()),
+        ) {
+            let selection = Selection { top_k: if threshold.is_none() { top_k.or(Some(3)) } else { top_k }, threshold };
+            let rows = clustered(seed, count, columns, clusters, noise);
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            for matrix in [dense(&rows), sparse(&thinned(rows.clone(), signs))] {
+                let expected = plain(&matrix, selection);
+                let own = count / 3..count - count / 4;
+                let found = pool.install(|| screened(&matrix, selection, own.clone()));
+                prop_assert_eq!(&found, &expected[own].to_vec());
+                let whole = Search {
+                    matrix: &matrix,
+                    selection,
+                    rows: 0..count,
+                    others: 0..count,
+                    stop: &AtomicBool::new(false),
+                    done: &|_| {},
+                };
+                if whole.can_be_symmetric(hosts) {
+                    prop_assert_eq!(&pool.install(|| combined(&matrix, selection, hosts)), &expected);
                 }
             }
         }

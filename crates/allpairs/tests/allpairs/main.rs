@@ -10,3 +10,4 @@ mod known_answers;
 mod runs;
 #[cfg(test)]
 mod support;
+mod symmetric;

@@ -34,6 +34,14 @@ pub(super) fn shared_schema(parts: &[Part]) -> Result<Schema, MergeError> {
     Ok(shared.map_or_else(Schema::empty, |(schema, _)| schema))
 }
 
+/// What a part says under a key of its metadata.
+pub(super) fn metadata(part: &Part, key: &str) -> Result<Option<String>, MergeError> {
+    let reader = reader(part)?;
+    let entries = reader.metadata().file_metadata().key_value_metadata();
+    let entry = entries.into_iter().flatten().find(|entry| entry.key == key);
+    Ok(entry.and_then(|entry| entry.value.clone()))
+}
+
 /// Opens a part for its rows.
 pub(super) fn open(part: &Part, schema: SchemaRef) -> Result<Batches<'_>, MergeError> {
     let reader = reader(part)?.with_batch_size(BATCH_ROWS);

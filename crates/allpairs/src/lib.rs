@@ -63,6 +63,7 @@ pub mod score;
 mod search;
 mod settings;
 mod sparse;
+mod symmetric;
 mod train;
 mod work;
 

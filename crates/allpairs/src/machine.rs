@@ -2,9 +2,11 @@
 #![expect(unsafe_code, reason = "memory maps and vector instructions; each use gives its reason")]
 
 mod float;
+mod lanes;
 mod tile;
 
 pub(crate) use float::FloatKernel;
+pub(crate) use lanes::{Lanes, Limits};
 pub(crate) use tile::{Kernel, Tile};
 
 use std::io;

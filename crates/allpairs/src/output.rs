@@ -7,6 +7,7 @@ mod table;
 use crate::matrix::Ids;
 use crate::neighbours::Neighbour;
 use crate::settings::{Measure, PairFormat};
+use crate::symmetric::Partial;
 use arrow::error::ArrowError;
 use npz::NpzWriter;
 use std::io;
@@ -43,6 +44,8 @@ pub(crate) struct Layout<'a> {
     pub(crate) columns: usize,
     /// Ids of the rows that pairs begin with, by their numbers.
     pub(crate) row_ids: Option<&'a Ids>,
+    /// What a reader of the file must know if its lists are not whole.
+    pub(crate) partial: Option<Partial>,
     /// Ids of the rows that pairs end with.
     pub(crate) column_ids: Option<&'a Ids>,
 }

@@ -23,6 +23,9 @@ pub struct TrainReport {
     pub first_row: u64,
     /// Rows of this host.
     pub rows: u64,
+    /// Whether hosts shared out pairs instead of rows: then the lists of the parts are to be combined, and each score
+    /// served two rows.
+    pub symmetric: bool,
     /// Pairs written, each row with each of its neighbours.
     pub pairs: u64,
     /// Rows of this host whose entries are all zero. They score 0 with every row.

@@ -9,7 +9,7 @@ const DEFAULT_TOP_K: usize = 10;
 
 /// The names that are known, as an error message lists them.
 const KNOWN: &str = "`top_k`, `threshold`, `pairs`, `mutual`, `output`, `full`, `force`, `format`, `id_column`, \
-                     `csv_header`, `tensor`, `metric`";
+                     `csv_header`, `tensor`, `symmetric`, `metric`";
 
 /// Which neighbours are asked for. One of the two is always set.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -84,6 +84,9 @@ pub struct Settings {
     pub format: PairFormat,
     /// How the files of the matrix are to be read.
     pub reading: Reading,
+    /// Whether several hosts share out pairs, so that the merge has to combine their lists; where that is possible
+    /// and pays if `None`.
+    pub symmetric: Option<bool>,
 }
 
 /// A hyperparameter that can not be used.
@@ -142,6 +145,7 @@ impl Settings {
         let mut given = Given::default();
         let mut measure = Measure::default();
         let mut reading = Reading::default();
+        let mut symmetric = None;
         for (name, value) in hyperparameters {
             let value = unquoted(value);
             match name.as_str() {
@@ -159,13 +163,14 @@ impl Settings {
                 "id_column" => reading.id_column = Some(value.to_owned()),
                 "csv_header" => reading.csv_header = Some(parse_truth("csv_header", value)?),
                 "tensor" => reading.tensor = Some(value.to_owned()),
+                "symmetric" => symmetric = Some(parse_truth("symmetric", value)?),
                 "metric" => one_of("metric", value, "`cosine`", &[("cosine", ())])?,
                 _ if name.starts_with("sagemaker_") => {}
                 _ => return Err(HyperparameterError::Unknown { name: name.clone() }),
             }
         }
         let format = given.format.unwrap_or_default();
-        Ok(Self { wanted: given.wanted()?, measure, format, reading })
+        Ok(Self { wanted: given.wanted()?, measure, format, reading, symmetric })
     }
 
     /// Checks that the settings make sense for rows of a query.
@@ -346,6 +351,7 @@ mod tests {
             ("id_column", "word"),
             ("csv_header", "False"),
             ("tensor", "emb.weight"),
+            ("symmetric", "true"),
         ]);
         let selection = Selection { top_k: None, threshold: Some(0.0) };
         let wanted = Wanted::Neighbours { selection, listing: Listing::Once, mutual: false };
@@ -356,7 +362,13 @@ mod tests {
         };
         assert_eq!(
             settings,
-            Ok(Settings { wanted, measure: Measure::Distance, format: PairFormat::Npz, reading })
+            Ok(Settings {
+                wanted,
+                measure: Measure::Distance,
+                format: PairFormat::Npz,
+                reading,
+                symmetric: Some(true)
+            })
         );
         assert_eq!(
             parse(&[("full", "true"), ("force", "true")]).unwrap().wanted,

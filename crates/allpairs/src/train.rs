@@ -8,6 +8,7 @@ use crate::output::{Layout, PairWriter, PartError};
 use crate::problem::MatrixError;
 use crate::report::{TrainReport, ZeroRows};
 use crate::settings::{HyperparameterError, Settings, Wanted};
+use crate::symmetric;
 use crate::work::{Tally, Work};
 use std::collections::BTreeMap;
 use std::io;
@@ -233,11 +234,13 @@ fn write_part(input: &PairsInput, loaded: &Loaded, rows: Range<usize>) -> Result
         }
     };
     let row_ids = if loaded.query_rows > 0 { loaded.query_ids.as_ref() } else { loaded.ids.as_ref() };
+    let partial = symmetric::choose(input, loaded, (selection, listing, mutual));
     let layout = Layout {
         format: settings.format,
         measure: settings.measure,
         rows: rows.clone(),
         columns: loaded.matrix.rows() - loaded.query_rows,
+        partial,
         row_ids,
         column_ids: loaded.ids.as_ref(),
     };
@@ -249,7 +252,7 @@ fn write_part(input: &PairsInput, loaded: &Loaded, rows: Range<usize>) -> Result
         let row_work = others.saturating_mul(work_of_a_pair(loaded));
         Blocks::new(&checkpoints, input.host, searched, row_work, &everything)
     });
-    let work = Work { loaded, selection, listing, mutual, rows, blocks, stop, progress, note };
+    let work = Work { loaded, selection, listing, mutual, partial, rows, blocks, stop, progress, note };
     let mut writer = PairWriter::create(input.part, &layout)?;
     let tally = work.run(&mut writer)?;
     writer.finish()?;
@@ -317,6 +320,7 @@ fn report(
         query_rows: (query > 0).then_some(query as u64),
         first_row: rows.start as u64,
         rows: count,
+        symmetric: tally.symmetric,
         pairs: tally.pairs,
         zero_rows,
         duplicate_rows: loaded.facts.duplicates(),

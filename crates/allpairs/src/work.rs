@@ -7,6 +7,7 @@ use crate::neighbours::Neighbour;
 use crate::output::PairWriter;
 use crate::search::{Ended, Search};
 use crate::settings::{Listing, Selection};
+use crate::symmetric::Partial;
 use crate::train::{Progress, TrainError};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,6 +18,8 @@ pub(crate) struct Work<'a> {
     pub(crate) selection: Selection,
     pub(crate) listing: Listing,
     pub(crate) mutual: bool,
+    /// Set if hosts share out pairs.
+    pub(crate) partial: Option<Partial>,
     /// The rows whose pairs are written.
     pub(crate) rows: Range<usize>,
     pub(crate) blocks: Option<Blocks>,
@@ -30,6 +33,8 @@ pub(crate) struct Work<'a> {
 pub(crate) struct Tally {
     pub(crate) pairs: u64,
     pub(crate) scores: Histogram,
+    /// Whether the lists are to be combined with those of other hosts.
+    pub(crate) symmetric: bool,
 }
 
 /// Takes the neighbours of a row.
@@ -39,7 +44,7 @@ impl Work<'_> {
     /// Finds the pairs and writes them.
     pub(crate) fn run(&self, writer: &mut PairWriter) -> Result<Tally, TrainError> {
         let written = AtomicU64::new(0);
-        let mut tally = Tally::default();
+        let mut tally = Tally { symmetric: self.partial.is_some(), ..Tally::default() };
         let first_other = self.others().start as u32;
         let mut kept = Vec::new();
         let mut write = |row: usize, neighbours: &[Neighbour]| {
@@ -107,7 +112,11 @@ impl Work<'_> {
         let (matrix, others) = (&self.loaded.matrix, self.others());
         let count = rows.len();
         let search = Search { matrix, selection: self.selection, rows, others, stop: self.stop, done: &done };
-        match search.run(take) {
+        let outcome = match self.partial {
+            Some(Partial { host, hosts, .. }) => search.run_symmetric((host, hosts), take),
+            None => search.run(take),
+        };
+        match outcome {
             Ok(()) => {
                 done(count);
                 Ok(())

@@ -128,6 +128,25 @@ pub enum MergeError {
         /// Its type, as Arrow writes it.
         column_type: String,
     },
+    /// Lists that are combined are in order of their rows.
+    #[error(
+        "the parts hold lists that are combined in order of their rows, not by {column:?}: merge them without an \
+         order first, and the result by {column:?} then"
+    )]
+    ListOrder {
+        /// The column asked for.
+        column: String,
+    },
+    /// Lists can only be combined if all instances' are there.
+    #[error(
+        "the parts hold lists that are to be combined, and those of instance {host} of {hosts} are missing"
+    )]
+    MissingLists {
+        /// The first instance without a part, from 1.
+        host: usize,
+        /// How many instances there were.
+        hosts: usize,
+    },
     /// The rows can not be sorted.
     #[error("the rows can not be brought into the order of column {column:?}")]
     Sort {
@@ -278,6 +297,32 @@ pub enum PartError {
     /// Arrays that do not make up a sparse matrix.
     #[error("its arrays `shape`, `indptr`, `indices` and `data` do not fit together")]
     BrokenCsr,
+    /// Its lists are not of the kind that the first part's are.
+    #[error(
+        "its lists are whole or were made with other settings than those of {first}: they can not be combined"
+    )]
+    OtherLists {
+        /// The first part.
+        first: PartName,
+    },
+    /// Two parts hold the lists of one instance.
+    #[error("it holds the lists of instance {host}, which another part holds already")]
+    SameLists {
+        /// The instance, from 1.
+        host: usize,
+    },
+    /// It says something about its lists that is not understood.
+    #[error("what it says of its lists is not understood by this version: {text}")]
+    UnknownLists {
+        /// What it says.
+        text: String,
+    },
+    /// Lists that are to be combined have three columns.
+    #[error("its lists are to be combined, but its columns are not a row, a row and a score")]
+    ListColumns,
+    /// Its lists are not in order.
+    #[error("its lists are not in order of their rows")]
+    ListsUnordered,
     /// Not a NumPy array, or a kind that has no rows to join.
     #[error(transparent)]
     Npy(#[from] NpyFault),

@@ -2,6 +2,7 @@
 //! CSV and JSONL.
 
 mod arrow_ipc;
+mod combine;
 mod csv;
 mod jsonl;
 mod order;
@@ -12,6 +13,7 @@ mod write;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
+use self::combine::Partial;
 use self::write::TableWriter;
 use crate::error::{MergeError, PartError};
 use crate::format::Format;
@@ -101,8 +103,13 @@ pub(crate) fn join(
     table.check_names(to)?;
     let mut writer = TableWriter::create(joining.scratch, &table.schema, to)?;
     let mut tally = Tally::new(joining);
-    match order {
-        Order::Host => {
+    let partial = if from == Format::Parquet { Partial::of_parts(joining.parts)? } else { None };
+    match (partial, order) {
+        (Some(partial), order) => combine::combine(joining, &table, (partial, order), &mut |batch| {
+            tally.add_rows(batch.num_rows() as u64);
+            writer.write(batch)
+        })?,
+        (None, Order::Host) => {
             for part in joining.parts {
                 for batch in table.open(part)? {
                     let batch = batch?;
@@ -112,7 +119,7 @@ pub(crate) fn join(
                 tally.finish_part();
             }
         }
-        Order::Column(column) => order::by_column(joining, &table, column, &mut |batch| {
+        (None, Order::Column(column)) => order::by_column(joining, &table, column, &mut |batch| {
             tally.add_rows(batch.num_rows() as u64);
             writer.write(batch)
         })?,

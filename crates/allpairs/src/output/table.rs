@@ -12,6 +12,7 @@ use arrow::error::ArrowError;
 use arrow::ipc::writer::FileWriter;
 use fs_err::File;
 use parquet::arrow::ArrowWriter;
+use parquet::file::metadata::KeyValue;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,7 +68,12 @@ impl<'a> TableWriter<'a> {
                     Arc::clone(&schema),
                     Some(properties(text_ids)),
                 );
-                Encoder::Parquet(Box::new(writer.map_err(|source| encode(source.into()))?))
+                let mut writer = writer.map_err(|source| encode(source.into()))?;
+                if let Some(partial) = layout.partial {
+                    let (key, value) = partial.metadata();
+                    writer.append_key_value_metadata(KeyValue::new(key, value));
+                }
+                Encoder::Parquet(Box::new(writer))
             }
         };
         Ok(Self {

@@ -56,7 +56,7 @@ fn channel(name: &str, bytes: &[u8]) -> tempfile::TempDir {
 }
 
 /// A CSR archive that holds the rows, entries in falling order of their columns.
-fn write_npz(path: &Path, rows: &[Vec<f64>]) {
+pub(crate) fn write_npz(path: &Path, rows: &[Vec<f64>]) {
     let (mut data, mut indices, mut indptr) = (Vec::new(), Vec::new(), vec![0i64]);
     for row in rows {
         for (column, value) in row.iter().enumerate().rev() {

@@ -16,3 +16,4 @@ mod results;
 mod runs;
 #[cfg(test)]
 mod support;
+mod symmetric;

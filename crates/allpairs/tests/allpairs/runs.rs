@@ -69,7 +69,9 @@ fn one_row_alone_has_no_neighbour_and_one_column_has_only_signs() {
 fn the_report_lies_beside_the_part_and_lists_zero_rows() {
     let channel = channel(&rows(900));
     let output = tempfile::tempdir().unwrap();
-    let report = run_host(channel.path(), &[("top_k", "3")], (1, 2), 2, output.path()).unwrap();
+    let report =
+        run_host(channel.path(), &[("top_k", "3"), ("symmetric", "false")], (1, 2), 2, output.path())
+            .unwrap();
     assert_eq!(names(output.path()), ["part-algo-2.parquet", "report-algo-2.json", "report-algo-2.svg"]);
     let first: Vec<u64> = (450..900).filter(|r| r % 4 == 3).take(100).collect();
     assert_eq!(report.zero_rows, ZeroRows { count: 113, first });

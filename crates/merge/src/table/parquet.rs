@@ -21,6 +21,14 @@ pub(super) fn schema(part: &Part) -> Result<Schema, MergeError> {
     Ok(plain(reader(part)?.schema()))
 }
 
+/// What a part says under a key of its metadata.
+pub(super) fn metadata(part: &Part, key: &str) -> Result<Option<String>, MergeError> {
+    let reader = reader(part)?;
+    let entries = reader.metadata().file_metadata().key_value_metadata();
+    let entry = entries.into_iter().flatten().find(|entry| entry.key == key);
+    Ok(entry.and_then(|entry| entry.value.clone()))
+}
+
 /// Opens a part for its rows.
 pub(super) fn open(part: &Part, schema: SchemaRef) -> Result<Batches<'_>, MergeError> {
     let reader = reader(part)?.with_batch_size(BATCH_ROWS);

@@ -35,10 +35,10 @@ fn choose<'a>(
 ) -> Result<&'a TensorInfo, FileProblem> {
     let mut tensors: Vec<_> = tensors.collect();
     tensors.sort_by_key(|(name, _)| *name);
-    if let Some(asked) = &reading.tensor {
-        if let Some((_, tensor)) = tensors.iter().find(|(name, _)| name == asked) {
-            return Ok(tensor);
-        }
+    if let Some(asked) = &reading.tensor
+        && let Some((_, tensor)) = tensors.iter().find(|(name, _)| name == asked)
+    {
+        return Ok(tensor);
     }
     tensors.retain(|(_, tensor)| tensor.shape.len() == 2);
     match tensors.as_slice() {

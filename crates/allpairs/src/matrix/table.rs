@@ -225,9 +225,9 @@ fn layout(schema: &Schema, others: Vec<usize>) -> Result<(Layout, Vec<DataType>)
     let number = |at: usize, found: Option<DataType>| {
         found.filter(|found| element(found).is_some()).ok_or_else(|| column_type(&fields[at]))
     };
-    match others.as_slice() {
-        &[only] if item(only).is_some() => Ok((Layout::Lists(only), vec![number(only, item(only))?])),
-        &[first, second] if item(first).is_some() && item(second).is_some() => {
+    match *others.as_slice() {
+        [only] if item(only).is_some() => Ok((Layout::Lists(only), vec![number(only, item(only))?])),
+        [first, second] if item(first).is_some() && item(second).is_some() => {
             let found = (named(["indices", "index"]), named(["values", "value"]));
             let (Some(indices), Some(values)) = found else { return Err(column_type(&fields[first])) };
             if !item(indices).is_some_and(|item| item.is_integer()) {

@@ -34,7 +34,7 @@ pub(super) struct TableWriter<'a> {
 
 enum Encoder {
     Parquet(Box<ArrowWriter<std::fs::File>>),
-    Csv(CsvWriter<BufWriter<File>>),
+    Csv(Box<CsvWriter<BufWriter<File>>>),
     Arrow(Box<FileWriter<BufWriter<File>>>),
 }
 
@@ -56,7 +56,7 @@ impl<'a> TableWriter<'a> {
                 let mut writer = CsvWriter::new(BufWriter::new(file));
                 // The header, also if no pair follows.
                 writer.write(&RecordBatch::new_empty(Arc::clone(&schema))).map_err(encode)?;
-                Encoder::Csv(writer)
+                Encoder::Csv(Box::new(writer))
             }
             PairFormat::Arrow => {
                 Encoder::Arrow(Box::new(FileWriter::try_new(BufWriter::new(file), &schema).map_err(encode)?))
@@ -112,7 +112,7 @@ impl<'a> TableWriter<'a> {
             RecordBatch::try_new(Arc::clone(&self.schema), columns).and_then(|batch| {
                 match &mut self.encoder {
                     Encoder::Parquet(writer) => writer.write(&batch).map_err(ArrowError::from),
-                    Encoder::Csv(writer) => writer.write(&batch),
+                    Encoder::Csv(Box::new(writer)) => writer.write(&batch),
                     Encoder::Arrow(writer) => writer.write(&batch),
                 }
             });

@@ -3,6 +3,8 @@
 mod arrow_file;
 mod channel;
 mod csv_text;
+#[cfg(feature = "hdf5")]
+mod hdf5_file;
 mod ids;
 mod inspect;
 mod parquet_file;
@@ -16,7 +18,7 @@ use crate::npz;
 use crate::problem::{FileProblem, MatrixError};
 use crate::sparse::{SparseFile, SparseRows};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use ids::Ids;
 pub(crate) use inspect::{RowFacts, inspect};
@@ -33,6 +35,20 @@ pub struct Reading {
     pub csv_header: Option<bool>,
     /// The tensor of a file that has several.
     pub tensor: Option<String>,
+}
+
+/// What a file that has to be decoded is read with.
+#[derive(Clone, Copy)]
+struct Decoding<'a> {
+    reading: &'a Reading,
+    stop: &'a AtomicBool,
+}
+
+impl Decoding<'_> {
+    /// Ends the decoding of a file once that is asked for.
+    fn go_on(self) -> Result<(), FileProblem> {
+        if self.stop.load(Ordering::Relaxed) { Err(FileProblem::Stopped) } else { Ok(()) }
+    }
 }
 
 /// All rows, checked and with their norms.
@@ -67,10 +83,11 @@ impl Matrix {
         reading: &Reading,
         stop: &AtomicBool,
     ) -> Result<Loaded, MatrixError> {
-        let mut files = query.map_or(Ok(Vec::new()), |query| open_all(query, reading))?;
+        let decoding = Decoding { reading, stop };
+        let mut files = query.map_or(Ok(Vec::new()), |query| open_all(query, decoding))?;
         let query_files = files.len();
         let query_rows: usize = files.iter().map(|file| file.opened.rows()).sum();
-        files.extend(open_all(matrix, reading)?);
+        files.extend(open_all(matrix, decoding)?);
         let rows: u64 = files.iter().map(|file| file.opened.rows() as u64).sum();
         if rows > MOST_ROWS {
             return Err(MatrixError::TooManyRows { rows, most: MOST_ROWS });
@@ -143,7 +160,7 @@ struct MatrixFile {
 }
 
 impl MatrixFile {
-    fn open(path: PathBuf, reading: &Reading) -> Result<Self, MatrixError> {
+    fn open(path: PathBuf, decoding: Decoding) -> Result<Self, MatrixError> {
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         let dense = |file| OpenedFile { content: Content::Dense(file), ids: None, width_known: true };
         let opened = match ending.to_ascii_lowercase().as_str() {
@@ -153,29 +170,33 @@ impl MatrixFile {
                 ids: None,
                 width_known: true,
             }),
-            "parquet" => parquet_file::read(&path, reading),
-            "arrow" | "arrows" | "feather" | "ipc" => arrow_file::read(&path, reading),
-            "csv" => csv_text::read(&path, b',', reading),
-            "tsv" => csv_text::read(&path, b'\t', reading),
-            "safetensors" => safetensors_file::open(&path, reading).map(dense),
+            "parquet" => parquet_file::read(&path, decoding),
+            "arrow" | "arrows" | "feather" | "ipc" => arrow_file::read(&path, decoding),
+            "csv" => csv_text::read(&path, b',', decoding),
+            "tsv" => csv_text::read(&path, b'\t', decoding),
+            "safetensors" => safetensors_file::open(&path, decoding.reading).map(dense),
             "fvecs" => vectors::open(&path, Element::F32).map(dense),
             "bvecs" => vectors::open(&path, Element::U8).map(dense),
             "ivecs" => vectors::open(&path, Element::I32).map(dense),
-            "h5" | "hdf5" => return Err(MatrixError::Hdf5 { file: path }),
+            #[cfg(feature = "hdf5")]
+            "h5" | "hdf5" => hdf5_file::read(&path, decoding).map(dense),
+            #[cfg(not(feature = "hdf5"))]
+            "h5" | "hdf5" => return Err(MatrixError::NoHdf5 { file: path }),
             _ => return Err(MatrixError::Ending { file: path }),
         };
         let bytes = fs_err::metadata(&path).map_err(MatrixError::List)?.len();
         match opened {
             Ok(opened) => Ok(Self { path, bytes, opened }),
+            Err(FileProblem::Stopped) => Err(MatrixError::Stopped),
             Err(problem) => Err(MatrixError::File { file: path, problem: Box::new(problem) }),
         }
     }
 }
 
-fn open_all(path: &Path, reading: &Reading) -> Result<Vec<MatrixFile>, MatrixError> {
+fn open_all(path: &Path, decoding: Decoding) -> Result<Vec<MatrixFile>, MatrixError> {
     let files: Vec<MatrixFile> = channel::files(path)?
         .into_iter()
-        .map(|file| MatrixFile::open(file, reading))
+        .map(|file| MatrixFile::open(file, decoding))
         .collect::<Result<_, _>>()?;
     if files.iter().all(|file| file.opened.rows() == 0) {
         return Err(MatrixError::NoRows { folder: path.to_owned() });

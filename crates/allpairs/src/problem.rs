@@ -28,7 +28,7 @@ pub enum MatrixError {
     },
     /// HDF5, which this program was built without.
     #[error("{}: HDF5 is not built in: build with `--features hdf5`, or save the matrix as .npy", file.display())]
-    Hdf5 {
+    NoHdf5 {
         /// The file.
         file: PathBuf,
     },
@@ -280,6 +280,12 @@ pub enum FileProblem {
     /// Not a readable safetensors file.
     #[error("is not a readable safetensors file")]
     Safetensors(#[source] safetensors::SafeTensorError),
+    /// The stop flag was set while the file was decoded.
+    #[error("was not read to its end")]
+    Stopped,
+    /// Not a readable HDF5 file.
+    #[error("is not a readable HDF5 file: {0}")]
+    Hdf5(String),
     /// No tensor, or none that is meant beyond doubt.
     #[error("`tensor` must name one of its matrices: {}", if names.is_empty() { "there is none" } else { names })]
     Tensor {

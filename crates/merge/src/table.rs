@@ -1,6 +1,7 @@
 //! Parts as tables of typed columns, by way of Arrow: all that has a Parquet file on one side, and the ways between
 //! CSV and JSONL.
 
+mod arrow_ipc;
 mod combine;
 mod csv;
 mod jsonl;
@@ -41,10 +42,11 @@ impl<'a> Table<'a> {
     /// Finds the columns: Parquet files say them, text is read through for its types.
     fn read_schema(parts: &'a [Part], from: Format) -> Result<Self, MergeError> {
         let schema = match from {
-            Format::Parquet => parquet::shared_schema(parts)?,
+            Format::Parquet => schema::shared(parts, parquet::schema)?,
+            Format::Arrow => schema::shared(parts, arrow_ipc::schema)?,
             Format::Csv => csv::infer(parts)?,
             Format::Jsonl => jsonl::infer(parts)?,
-            Format::Npy => return Err(MergeError::Conversion { from, to: Format::Parquet }),
+            Format::Npy | Format::Npz => return Err(MergeError::Conversion { from, to: Format::Parquet }),
         };
         Ok(Self { parts, from, schema: schema.into() })
     }
@@ -55,7 +57,8 @@ impl<'a> Table<'a> {
         match self.from {
             Format::Parquet => parquet::open(part, schema),
             Format::Csv => csv::open(part, schema),
-            Format::Jsonl | Format::Npy => jsonl::open(part, schema),
+            Format::Arrow => arrow_ipc::open(part, schema),
+            Format::Jsonl | Format::Npy | Format::Npz => jsonl::open(part, schema),
         }
     }
 

@@ -5,18 +5,21 @@
 //! a header, in a first field that is no number.
 
 use super::ids::{Ids, id_column};
-use super::{Content, OpenedFile, Reading};
+use super::{Content, Decoding, OpenedFile, Reading};
 use crate::dense::{Bytes, DenseFile};
 use crate::element::Element;
 use crate::problem::FileProblem;
 use csv::StringRecord;
 use std::path::Path;
 
+/// Rows between two looks at whether to stop.
+const BETWEEN_LOOKS: usize = 1024;
+
 /// Characters of a wrong field that a message shows.
 const SHOWN: usize = 40;
 
 /// Reads a whole file into memory.
-pub(super) fn read(path: &Path, delimiter: u8, reading: &Reading) -> Result<OpenedFile, FileProblem> {
+pub(super) fn read(path: &Path, delimiter: u8, decoding: Decoding) -> Result<OpenedFile, FileProblem> {
     let file = fs_err::File::open(path).map_err(FileProblem::Io)?;
     let mut lines =
         csv::ReaderBuilder::new().delimiter(delimiter).has_headers(false).flexible(true).from_reader(file);
@@ -29,12 +32,15 @@ pub(super) fn read(path: &Path, delimiter: u8, reading: &Reading) -> Result<Open
         let rest = line.iter().skip(1);
         line = std::iter::once(first).chain(rest).collect();
     }
-    let shape = Shape::of(&line, reading)?;
+    let shape = Shape::of(&line, decoding.reading)?;
     let mut rows = Rows { shape, numbers: Vec::new(), ids: Vec::new(), count: 0 };
     if rows.shape.names.is_none() {
         rows.push(&line, 1)?;
     }
     while lines.read_record(&mut line).map_err(FileProblem::Csv)? {
+        if rows.count.is_multiple_of(BETWEEN_LOOKS) {
+            decoding.go_on()?;
+        }
         let number = line.position().map_or(0, csv::Position::line);
         rows.push(&line, number)?;
     }

@@ -19,7 +19,7 @@ fn entry() -> impl Strategy<Value = f64> {
 }
 
 /// Rows of one length, among them zero rows, constant rows, copies, opposites, multiples and near-copies.
-fn adversarial() -> impl Strategy<Value = Vec<Vec<f64>>> {
+pub(crate) fn adversarial() -> impl Strategy<Value = Vec<Vec<f64>>> {
     (1usize..20, 1usize..40).prop_flat_map(|(columns, rows)| {
         let fresh = prop::collection::vec(entry(), columns);
         let step = (fresh, 0u8..10, any::<prop::sample::Index>());

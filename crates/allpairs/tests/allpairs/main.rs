@@ -3,9 +3,15 @@
 #[cfg(test)]
 mod exactness;
 #[cfg(test)]
+mod formats;
+#[cfg(test)]
 mod inputs;
 #[cfg(test)]
 mod known_answers;
+#[cfg(test)]
+mod modes;
+#[cfg(test)]
+mod results;
 #[cfg(test)]
 mod runs;
 #[cfg(test)]

@@ -3,10 +3,12 @@
 
 mod float;
 mod lanes;
+mod sift;
 mod tile;
 
 pub(crate) use float::FloatKernel;
 pub(crate) use lanes::{Lanes, Limits};
+pub(crate) use sift::{Sift, WIDTH as SIGNATURE};
 pub(crate) use tile::{Kernel, Tile};
 
 use std::io;

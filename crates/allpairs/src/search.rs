@@ -365,6 +365,41 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
         #[test]
+        fn signatures_and_sums_find_the_same_sparse_rows(
+            seed in any::<u64>(),
+            (count, columns, clusters) in (2usize..500, 1usize..60, 1u64..60),
+            noise in prop::sample::select(vec![0.0, 1e-16, 1e-8, 1e-3, 0.1, 0.4]),
+            top_k in prop::option::of(1usize..20),
+            threshold in 0.5..=1.0f32,
+            signs in any::<bool>(),
+        ) {
+            let selection = Selection { top_k, threshold: Some(threshold) };
+            let matrix = sparse(&thinned(clustered(seed, count, columns, clusters, noise), signs));
+            let expected = plain(&matrix, selection);
+            let Matrix::Sparse(rows) = &matrix else { unreachable!() };
+            let search = Search {
+                matrix: &matrix,
+                selection,
+                rows: 0..count,
+                others: 0..count,
+                stop: &AtomicBool::new(false),
+                done: &|_| {},
+            };
+            let share = Share::of_rows(0..count, 0..count);
+            for wanted in [true, false] {
+                let margin = search.margin().unwrap();
+                let screen = sparse::SparseScreen::new(&search, &share, rows, margin).by_signatures(wanted);
+                let mut found = Vec::new();
+                let take = |row: usize, neighbours: &[Neighbour]| {
+                    found.push((row, neighbours.to_vec()));
+                    Ok::<(), ()>(())
+                };
+                screen.run(take).unwrap();
+                prop_assert_eq!(&found, &expected, "by signatures: {}", wanted);
+            }
+        }
+
+        #[test]
         fn sharing_out_pairs_changes_no_bit_of_the_result_dense_or_sparse(
             seed in any::<u64>(),
             count in 1usize..400,

@@ -2,6 +2,7 @@
 
 mod by_row;
 mod frequent;
+mod prefix;
 mod screen;
 
 pub(super) use by_row::neighbours;

@@ -12,11 +12,13 @@ use crate::sparse::SparseRows;
 const LEVELS: [usize; 10] = [0, 8, 16, 32, 64, 128, 256, 512, 1024, 2048];
 
 /// Rows on either side of the sample.
-const SAMPLE: (usize, usize) = (64, 4096);
+pub(super) const SAMPLE: (usize, usize) = (64, 4096);
 
-/// Costs in nanoseconds, measured: a product that is added up, and a pair that is scored, per entry of a row.
-const PRODUCT: f64 = 0.5;
-const SCORED_ENTRY: f64 = 3.0;
+/// Costs in nanoseconds, measured: a product that is added up, a pair that is scored, per entry of a row, and a sum
+/// that is compared.
+const PRODUCT: f64 = 0.7;
+pub(super) const SCORED_ENTRY: f64 = 3.0;
+const COMPARED: f64 = 0.035;
 
 /// The frequent columns.
 #[derive(Debug)]
@@ -25,17 +27,32 @@ pub(super) struct Frequent {
     pub(super) columns: Vec<bool>,
     /// For each row its norm in these columns, over the whole norm; a little too much rather than too little.
     pub(super) rests: Vec<f32>,
+    /// What is to be expected for each pair, in nanoseconds.
+    pub(super) cost: f64,
 }
 
 impl Frequent {
     pub(super) fn choose(matrix: &SparseRows, selection: &Selection) -> Self {
         let levels = Levels::of(matrix);
-        let level = levels.cheapest(matrix, selection);
+        let (level, cost) = levels.cheapest(matrix, selection);
         let columns: Vec<bool> =
             levels.of_column.iter().map(|of_column| usize::from(*of_column) < level).collect();
         let rests = (0..matrix.rows()).map(|row| rest(matrix, row, &columns)).collect();
-        Self { columns, rests }
+        Self { columns, rests, cost }
     }
+}
+
+/// How many rows have each column.
+pub(super) fn counts(matrix: &SparseRows) -> Vec<u32> {
+    let mut counts = vec![0; matrix.used_columns()];
+    let entries = (0..matrix.rows()).flat_map(|row| matrix.row(row));
+    entries.for_each(|entry| counts[entry.column as usize] += 1);
+    counts
+}
+
+/// About so many rows, from all over the matrix.
+pub(super) fn sample(matrix: &SparseRows, wanted: usize) -> impl Iterator<Item = usize> {
+    (0..matrix.rows()).step_by(matrix.rows().div_ceil(wanted).max(1))
 }
 
 fn rest(matrix: &SparseRows, row: usize, frequent: &[bool]) -> f32 {
@@ -54,10 +71,7 @@ struct Levels {
 
 impl Levels {
     fn of(matrix: &SparseRows) -> Self {
-        let mut counts = vec![0u32; matrix.used_columns()];
-        (0..matrix.rows())
-            .flat_map(|row| matrix.row(row))
-            .for_each(|entry| counts[entry.column as usize] += 1);
+        let counts = counts(matrix);
         let mut order: Vec<u32> = (0..counts.len() as u32).collect();
         order.sort_unstable_by_key(|column| (std::cmp::Reverse(counts[*column as usize]), *column));
         let mut of_column = vec![0u8; counts.len()];
@@ -75,22 +89,24 @@ impl Levels {
         Self { of_column, products }
     }
 
-    /// The level that promises the least work.
-    fn cheapest(&self, matrix: &SparseRows, selection: &Selection) -> usize {
+    /// The level that promises the least work, and how much that is.
+    fn cheapest(&self, matrix: &SparseRows, selection: &Selection) -> (usize, f64) {
         let survivors = self.survivors(matrix, selection);
         let entries = matrix.offset(matrix.rows()) as f64 / matrix.rows() as f64;
-        let cost = |level: usize| self.products[level] * PRODUCT + survivors[level] * entries * SCORED_ENTRY;
-        (0..LEVELS.len()).min_by(|a, b| cost(*a).total_cmp(&cost(*b))).unwrap_or(0)
+        let cost = |level: usize| {
+            self.products[level] * PRODUCT + survivors[level] * entries * SCORED_ENTRY + COMPARED
+        };
+        let costs = (0..LEVELS.len()).map(|level| (level, cost(level)));
+        costs.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 0.0))
     }
 
     /// For each level the part of all pairs that its bound lets through, judged by a sample.
     fn survivors(&self, matrix: &SparseRows, selection: &Selection) -> Vec<f64> {
-        let sample = |wanted: usize| (0..matrix.rows()).step_by(matrix.rows().div_ceil(wanted));
         let others: Vec<(usize, Bounds)> =
-            sample(SAMPLE.1).map(|row| (row, self.bounds(matrix, row))).collect();
+            sample(matrix, SAMPLE.1).map(|row| (row, self.bounds(matrix, row))).collect();
         let mut spread = vec![0.0; matrix.used_columns()];
         let (mut passed, mut pairs) = (vec![0.0; LEVELS.len()], 0.0);
-        for row in sample(SAMPLE.0) {
+        for row in sample(matrix, SAMPLE.0) {
             matrix.row(row).iter().for_each(|e| spread[e.column as usize] = e.value / matrix.norms[row]);
             let own = self.bounds(matrix, row);
             let others = others.iter().filter(|(other, _)| *other != row);

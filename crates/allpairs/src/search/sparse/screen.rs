@@ -6,19 +6,23 @@
 
 use super::by_row::ByRow;
 use super::frequent::Frequent;
-use crate::machine::{Lanes, Limits};
+use super::prefix::{Prefixes, Signature, unsigned};
+use crate::machine::{Lanes, Limits, Sift};
 use crate::neighbours::{Best, Neighbour};
 use crate::quantised::Margin;
 use crate::score::score;
 use crate::search::blocks::{Block, Board, Found, Hit, Side, Worker};
 use crate::search::candidates::Scorer;
 use crate::search::share::Share;
-use crate::search::{Ended, Search};
+use crate::search::{BLOCKS_PER_THREAD, Ended, Search};
 use crate::sparse::SparseRows;
 use std::ops::Range;
 
 /// Rows of a block: their sums take half of a first-level cache.
 const BLOCK_ROWS: usize = 8192;
+
+/// Rows of a block that are known by signatures: these take half of a second-level cache.
+const SIGNATURE_ROWS: usize = 1 << 15;
 
 /// Pairs are handed over once there are so many.
 const HITS: usize = 512;
@@ -32,9 +36,12 @@ pub(in crate::search) struct SparseScreen<'a> {
     share: &'a Share,
     matrix: &'a SparseRows,
     frequent: Frequent,
+    /// Used instead of sums if it is there.
+    prefixes: Option<Prefixes>,
     /// Each entry over the norm of its row.
     weights: Vec<f32>,
     lanes: Lanes,
+    sift: Sift,
 }
 
 impl<'a> SparseScreen<'a> {
@@ -46,15 +53,28 @@ impl<'a> SparseScreen<'a> {
     ) -> Self {
         let weights_of =
             |row: usize| matrix.row(row).iter().map(move |entry| (entry.value / matrix.norms[row]) as f32);
+        let frequent = Frequent::choose(matrix, &search.selection);
+        let prefixes = Prefixes::if_cheaper(matrix, search.selection.threshold, frequent.cost);
         Self {
             // Pairs without a common column are never looked at.
             board: Board::new(search, margin, margin.positive()),
             share,
             matrix,
-            frequent: Frequent::choose(matrix, &search.selection),
+            frequent,
+            prefixes,
             weights: (0..matrix.rows()).flat_map(weights_of).collect(),
             lanes: Lanes::best(),
+            sift: Sift::best(),
         }
+    }
+
+    /// The same by signatures or by sums, whatever is cheaper.
+    #[cfg(test)]
+    pub(in crate::search) fn by_signatures(mut self, wanted: bool) -> Self {
+        let threshold = self.board.search.selection.threshold;
+        let prefixes = Prefixes::if_cheaper(self.matrix, threshold, f64::INFINITY);
+        self.prefixes = prefixes.filter(|_| wanted);
+        self
     }
 
     /// Hands the neighbours of each row to `take`, rows in order.
@@ -67,7 +87,7 @@ impl<'a> SparseScreen<'a> {
             return search.run_unscreened(self.share, take);
         }
         let new_block = |rows| Block::new(rows, &self.board, |row| self.matrix.norms[row] > 0.0);
-        let blocks = self.board.compare(self.share, BLOCK_ROWS, &new_block, &|| Room::new(self));
+        let blocks = self.board.compare(self.share, self.block_rows(), &new_block, &|| Room::new(self));
         match blocks {
             _ if search.stopped() => Err(Ended::Stopped),
             Some(blocks) => blocks
@@ -77,15 +97,24 @@ impl<'a> SparseScreen<'a> {
         }
     }
 
+    /// Long lists are walked through faster, but all threads need blocks.
+    fn block_rows(&self) -> usize {
+        let most = if self.prefixes.is_some() { SIGNATURE_ROWS } else { BLOCK_ROWS };
+        (self.share.own.len() / (BLOCKS_PER_THREAD * rayon::current_num_threads())).clamp(BLOCK_ROWS, most)
+    }
+
     fn weights(&self, row: usize) -> &[f32] {
         &self.weights[self.matrix.offset(row)..self.matrix.offset(row + 1)]
     }
 
-    /// Entries of a row in columns that are added up.
+    /// Entries of a row in columns by which it is looked for.
     fn summed(&self, row: usize) -> impl Iterator<Item = (usize, f32)> {
         let entries = self.matrix.row(row).iter().zip(self.weights(row));
         let entries = entries.map(|(entry, weight)| (entry.column as usize, *weight));
-        entries.filter(|(column, _)| !self.frequent.columns[*column])
+        entries.filter(move |(column, _)| match &self.prefixes {
+            Some(prefixes) => prefixes.holds(row, *column),
+            None => !self.frequent.columns[*column],
+        })
     }
 }
 
@@ -190,17 +219,16 @@ impl<'a> Room<'a> {
     /// Compares all rows of the block with one other row.
     fn compare(&mut self, block: &Block, other: usize, side: Side) {
         let screen = self.screen;
-        for (column, weight) in screen.summed(other) {
-            self.turned.add(column, weight, &mut self.sums.0);
-        }
         let mut floor = [i32::MAX];
         if let Some(mirror) = side.mirror {
             mirror.load_floors(other - mirror.rows.start, &mut floor);
         }
         let floor = Margin::short(floor[0]);
-        let sums = &mut self.sums.0[..self.limits.rests.len()];
         self.passed.clear();
-        screen.lanes.pass(sums, &self.limits, (screen.frequent.rests[other], floor), &mut self.passed);
+        match &screen.prefixes {
+            Some(prefixes) => self.sift(prefixes, other),
+            None => self.add_up(other, floor),
+        }
         for at in 0..self.passed.len() {
             let at = usize::from(self.passed[at]);
             let row = block.rows.start + usize::from(self.turned.order[at]);
@@ -209,6 +237,27 @@ impl<'a> Room<'a> {
                 self.note(row, other, (self.limits.floor(at), floor));
             }
         }
+    }
+
+    /// Passes the rows that may reach the floors by their sums.
+    fn add_up(&mut self, other: usize, floor: f32) {
+        for (column, weight) in self.screen.summed(other) {
+            self.turned.add(column, weight, &mut self.sums.0);
+        }
+        let sums = &mut self.sums.0[..self.limits.rests.len()];
+        let rest = self.screen.frequent.rests[other];
+        self.screen.lanes.pass(sums, &self.limits, (rest, floor), &mut self.passed);
+    }
+
+    /// Passes the rows that may reach the threshold by their signatures.
+    fn sift(&mut self, prefixes: &Prefixes, other: usize) {
+        let one = unsigned(&prefixes.signatures[other]);
+        for (column, _) in self.screen.summed(other) {
+            let rows = (self.turned.places(column), self.turned.signatures.as_slice());
+            self.screen.sift.pass((&one, prefixes.least), rows, &mut self.passed);
+        }
+        self.passed.sort_unstable();
+        self.passed.dedup();
     }
 
     fn note(&mut self, row: usize, other: usize, floors: (f32, f32)) {
@@ -271,6 +320,8 @@ struct Turned {
     /// Where each column begins in the others, and their length at the end.
     offsets: Vec<u32>,
     places: Vec<u16>,
+    /// Signatures of the rows, if these are used.
+    signatures: Vec<Signature>,
     weights: Vec<f32>,
 }
 
@@ -281,6 +332,11 @@ impl Turned {
         self.order.clear();
         self.order.extend(0..block.len() as u16);
         self.order.sort_unstable_by(|a, b| rests[usize::from(*a)].total_cmp(&rests[usize::from(*b)]));
+        self.signatures.clear();
+        if let Some(prefixes) = &screen.prefixes {
+            let of_rows = &prefixes.signatures[block.clone()];
+            self.signatures.extend(self.order.iter().map(|row| of_rows[usize::from(*row)]));
+        }
         self.offsets.clear();
         self.offsets.resize(screen.matrix.used_columns() + 2, 0);
         for row in block.clone() {
@@ -300,6 +356,11 @@ impl Turned {
                 self.weights[at] = weight;
             }
         }
+    }
+
+    /// The rows that have a column.
+    fn places(&self, column: usize) -> &[u16] {
+        &self.places[self.offsets[column] as usize..self.offsets[column + 1] as usize]
     }
 
     /// Adds the products of a weight with all rows of a column to their sums.

@@ -112,7 +112,7 @@ impl<'a> TableWriter<'a> {
             RecordBatch::try_new(Arc::clone(&self.schema), columns).and_then(|batch| {
                 match &mut self.encoder {
                     Encoder::Parquet(writer) => writer.write(&batch).map_err(ArrowError::from),
-                    Encoder::Csv(Box::new(writer)) => writer.write(&batch),
+                    Encoder::Csv(writer) => writer.write(&batch),
                     Encoder::Arrow(writer) => writer.write(&batch),
                 }
             });

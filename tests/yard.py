@@ -372,6 +372,10 @@ class Yard:
         assert expect is None or ended.exit_code == expect, f"expected exit code {expect}, got {ended}"
         return ended
 
+    def start_command(self, *arguments):
+        """Starts any other command."""
+        return self._start(arguments, None)
+
     def refused(self, job, *flags, expect=2):
         """Runs a job that must not start; what the command says about it."""
         ended = self.run(job, *flags, expect=expect)

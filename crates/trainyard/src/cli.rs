@@ -15,9 +15,12 @@ mod doctor;
 mod image;
 pub(crate) mod instance;
 mod merge;
+mod pairs;
 mod plan;
 mod probe;
 mod run;
+mod show_pairs;
+mod stopping;
 mod train;
 
 /// Run SageMaker training jobs on machines you own.
@@ -33,6 +36,7 @@ const EXAMPLES: &str = "Examples:
   trainyard run job.json --bucket my-bucket=./data --image my/image=host:./bin
   trainyard plan job.json --rows 1000000
   trainyard merge model.tar.gz -o result.parquet
+  trainyard pairs embeddings.npy -k 10 -o neighbours.parquet
   trainyard check team/fit:1
 
 Exit codes: 0 completed, 1 error, 2 bad command line or job file, 10 job failed, 11 job stopped,
@@ -43,6 +47,7 @@ enum Command {
     Run(run::Run),
     Plan(plan::Plan),
     Merge(merge::Merge),
+    Pairs(Box<pairs::Pairs>),
     Image(image::Image),
     Check(check::CheckImage),
     Config(config::ShowConfig),
@@ -68,6 +73,7 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
         Command::Run(command) => command.run(),
         Command::Plan(command) => command.run(),
         Command::Merge(command) => command.run(),
+        Command::Pairs(command) => command.run(),
         Command::Image(command) => command.run(),
         Command::Check(command) => command.run(),
         Command::Config(command) => command.run(),

@@ -35,7 +35,7 @@ pub struct MergeSpec {
 }
 
 /// Endings of a merged file; each stands for a format.
-pub const MERGE_ENDINGS: &[&str] = &[".parquet", ".csv", ".jsonl", ".npy"];
+pub const MERGE_ENDINGS: &[&str] = &[".parquet", ".csv", ".jsonl", ".arrow", ".npy", ".npz"];
 
 words! {
     /// What sharded channels are dealt out by.

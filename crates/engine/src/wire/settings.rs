@@ -25,7 +25,7 @@ shape! {
     MergeSettings {
         /// Which files of the artifact are parts, as a glob such as `part-*.parquet`.
         glob "Glob": String,
-        /// Name of the merged file; its ending (`.parquet`, `.csv`, `.jsonl`, `.npy`) is its format.
+        /// Name of the merged file; its ending (`.parquet`, `.csv`, `.jsonl`, `.arrow`, `.npy`, `.npz`) is its format.
         output "Output": String,
         /// Column that the merged rows are ordered by; without it they stay in the order of the hosts.
         order_by "OrderBy": String,

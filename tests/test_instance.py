@@ -190,6 +190,15 @@ def test_dev_shm_is_half_of_the_memory(probe):
     assert memory * 0.45 <= shm <= memory * 0.55
 
 
+def test_dev_shm_has_the_size_that_the_job_asks_for(yard):
+    program = yard.python("""
+import os
+shm = os.statvfs("/dev/shm")
+print(shm.f_blocks * shm.f_frsize)
+""")
+    assert yard.run(yard.job(program, Trainyard={"ShmSizeInGB": 3})).log() == [str(3 << 30)]
+
+
 def test_dev_shm_is_writable_and_the_instances_own(yard):
     program = yard.sh("""
 echo "$(hostname)" >/dev/shm/name

@@ -2,9 +2,10 @@
 
 import signal as signals
 import time
+from pathlib import Path
 
 import pytest
-from yard import AS_ROOT, channel
+from yard import AS_ROOT, DEADLINE, PYTHON, channel, wait_until
 
 WAIT = 'until [ -s "$GATE" ]; do sleep 0.05; done'
 
@@ -205,6 +206,36 @@ def test_after_the_grace_an_instance_is_killed(yard):
     ended = yard.ended(running, expect=STOPPED)
     assert 1 <= time.monotonic() - asked < 1 + 5
     assert ended.ended["status"] == "Stopped"
+
+
+FILE_SYSTEM_THAT_HANGS = """
+import ctypes, os, sys
+device = os.open("/dev/fuse", os.O_RDWR)
+os.set_inheritable(device, True)
+options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other".encode()
+if ctypes.CDLL(None, use_errno=True).mount(b"trainyard-test", b"/srv", b"fuse", 0, options):
+    sys.exit(os.strerror(ctypes.get_errno()))
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_a_stop_ends_an_instance_that_hangs_before_its_program_runs(yard):
+    if not AS_ROOT or not Path("/dev/fuse").exists() or not Path("/srv").exists():
+        pytest.skip("only root can mount a file system that hangs, and only where the kernel has FUSE")
+    yard.set_aside = ["unshare", "--mount", PYTHON, "-c", FILE_SYSTEM_THAT_HANGS]
+    running = yard.start(yard.job(yard.sh("echo never")))
+
+    def hangs(process):
+        try:
+            return b"instance-init" in (process / "cmdline").read_bytes() and b"/srv fuse" in (process / "mounts").read_bytes()
+        except OSError:
+            return False
+
+    # One process of the instance waits for the other, and that one for the file system.
+    wait_until(lambda: len([process for process in Path("/proc").glob("[0-9]*") if hangs(process)]) == 2, "both")
+    running.interrupt()
+    ended = yard.ended(running, expect=11)
+    assert ended.log() == [] and ended.seconds < DEADLINE
 
 
 def test_a_second_interrupt_kills(yard):

@@ -141,10 +141,11 @@ class Running:
         self.lines = []
         self._unread = queue.Queue()
         identity = yard.identity
-        if offline:
-            # The network is taken away by root, so the user changes after that.
+        by_root = [*(["unshare", "--net"] if offline else []), *yard.set_aside]
+        if by_root:
+            # What only root can do comes first, the user changes after that.
             user = str(yard.uid)
-            command = ["unshare", "--net", "setpriv", "--reuid", user, "--regid", user, "--clear-groups", *command]
+            command = [*by_root, "setpriv", "--reuid", user, "--regid", user, "--clear-groups", *command]
             identity = {}
         self.process = subprocess.Popen(
             command, cwd=yard.root, env={**yard.environment, **(env or {})}, start_new_session=True, **identity,
@@ -239,6 +240,7 @@ class Yard:
         self.binary = binary
         self.running = []
         self.mounted = []
+        self.set_aside = []
         self._jobs = 0
         self.data = self.root / "data"
         for folder in ("data", "s3", "programs", "home", "tmp"):
@@ -396,6 +398,12 @@ class Yard:
             os.chown(self.images, self.uid, self.uid)
         if not (self.data / "images").exists():
             (self.data / "images").symlink_to(self.images)
+    def set_ids_aside(self, first, count):
+        """Gives the yard's user subordinate ids, which nothing outside of the yard notices."""
+        for file in ("subuid", "subgid"):
+            (self.root / file).write_text(f"{self.uid}:{first}:{count}\n")
+        binds = [f"mount --bind {self.root}/{file} /etc/{file}" for file in ("subuid", "subgid")]
+        self.set_aside = ["unshare", "--mount", "sh", "-c", f'{" && ".join(binds)} && exec "$@"', "sh"]
 
     # What is left.
 
@@ -407,6 +415,21 @@ class Yard:
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "trainyard-test", folder], check=True)
         self.mounted.append(folder)
         return folder
+
+    def mount_overlays(self, depth):
+        """So many overlays over each other, the uppermost of which the yard's user can write to."""
+        lower = self.root / "overlays/lowest"
+        lower.mkdir(parents=True)
+        for number in range(depth):
+            upper, work, place = (self.root / "overlays" / f"{name}-{number}" for name in ("upper", "work", "place"))
+            for folder in (upper, work, place):
+                folder.mkdir()
+            os.chown(upper, self.uid, self.uid)
+            options = f"lowerdir={lower},upperdir={upper},workdir={work}"
+            subprocess.run(["mount", "-t", "overlay", "-o", options, "trainyard-test", place], check=True)
+            self.mounted.insert(0, place)
+            lower = place
+        return lower
 
     def leftovers(self):
         """Whatever a run should have taken away with it, each in words."""
@@ -432,7 +455,7 @@ class Yard:
 
     def _foreign_files(self):
         for path in self.root.rglob("*"):
-            if (owner := path.lstat().st_uid) != self.uid:
+            if (owner := path.lstat().st_uid) != self.uid and "overlays" not in path.parts:
                 yield f"belongs to user {owner}: {path}"
 
     def close(self):

@@ -10,6 +10,7 @@ use std::fs::File;
 
 mod compression;
 mod config;
+mod copy;
 mod credentials;
 mod digest;
 mod export;
@@ -24,6 +25,8 @@ mod registry;
 mod store;
 mod tar;
 mod user;
+
+pub(crate) use copy::copy_layers;
 
 pub use config::{ConfigError, DEFAULT_PATH, ImageConfig};
 pub use credentials::{Credentials, CredentialsError};

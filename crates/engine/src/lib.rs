@@ -18,6 +18,7 @@ pub mod plan;
 pub mod prepare;
 pub mod run;
 pub mod runtime;
+mod signal;
 pub mod spec;
 pub mod storage;
 pub mod store;

@@ -5,15 +5,16 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
 
-use fs_err as fs;
-use rustix::process::{Pid, PidfdFlags, getgid, getuid, pidfd_open};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
-use super::{Command, INIT_COMMAND, Jail, Message};
+use super::ids::Ids;
+use super::{Command, INIT_COMMAND, InsteadOfOverlay, Jail, Message, Order};
 use crate::run::Exit;
 use crate::sys::watch_readable;
 
@@ -64,6 +65,8 @@ pub(crate) enum StartError {
 #[derive(Debug)]
 pub(crate) struct Running {
     init: Child,
+    /// PID 1, once it is there.
+    first: Option<OwnedFd>,
     ended: AsyncFd<OwnedFd>,
     messages: BufReader<OwnedReadHalf>,
     commands: OwnedWriteHalf,
@@ -84,6 +87,31 @@ pub(crate) struct Output {
 /// # Errors
 /// The kernel refuses it, or the program does not know `instance-init`.
 pub(crate) async fn start(self_program: &Path, jail: &Jail) -> Result<(Running, Output), StartError> {
+    let (mut running, output) = ordered(self_program, &Order::Start(Box::new(jail.clone()))).await?;
+    running.begun().await?;
+    Ok((running, output))
+}
+
+/// Makes everything in a folder the user's own again after an instance that had more than one user id; after
+/// any other it is.
+///
+/// # Errors
+/// Something in it still belongs to another.
+pub(crate) async fn take_back(self_program: &Path, folder: &Path) -> Result<(), StartError> {
+    if !matches!(Ids::of_this_user(), Ids::Subordinate(_)) {
+        return Ok(());
+    }
+    let (mut running, _output) = ordered(self_program, &Order::TakeBack(folder.to_owned())).await?;
+    let answer = running.message().await;
+    running.ended().await.map_err(|source| StartError::Io { step: "wait for a process", source })?;
+    match answer {
+        Some(Message::TakenBack) => Ok(()),
+        other => Err(unexpected(other)),
+    }
+}
+
+/// Starts `instance-init`, makes its namespaces what they should be and gives it an order.
+async fn ordered(self_program: &Path, order: &Order) -> Result<(Running, Output), StartError> {
     let (mut running, output) = spawn(self_program)
         .map_err(|source| StartError::Io { step: "start the first process of the instance", source })?;
     match running.message().await {
@@ -91,9 +119,9 @@ pub(crate) async fn start(self_program: &Path, jail: &Jail) -> Result<(Running, 
         Some(Message::NamespacesRefused { errno }) => return Err(refusal::explain(errno)),
         other => return Err(unexpected(other)),
     }
-    write_id_maps(running.init.id())
-        .map_err(|source| StartError::Io { step: "map user ids into the instance", source })?;
-    let order = serde_json::to_vec(jail)
+    let given = Ids::of_this_user().give(running.init.id()).await;
+    given.map_err(|source| StartError::Io { step: "map user ids into the instance", source })?;
+    let order = serde_json::to_vec(order)
         .map_err(|error| StartError::Broken { explanation: format!("can't write down the jail: {error}") })?;
     let sent = async {
         running.commands.write_all(&(order.len() as u64).to_le_bytes()).await?;
@@ -123,7 +151,8 @@ fn spawn(self_program: &Path) -> io::Result<(Running, Output)> {
     ours.set_nonblocking(true)?;
     let (read, commands) = UnixStream::from_std(ours)?.into_split();
     let ended = watch_readable(pidfd_open(Pid::from_child(&init), PidfdFlags::empty())?)?;
-    let running = Running { init, ended, messages: BufReader::new(read), commands, line: Vec::new() };
+    let running =
+        Running { init, first: None, ended, messages: BufReader::new(read), commands, line: Vec::new() };
     Ok((running, output))
 }
 
@@ -136,10 +165,26 @@ impl Running {
         serde_json::from_slice(&line).ok()
     }
 
-    /// Waits until the program runs.
-    pub(crate) async fn started(&mut self) -> Result<(), StartError> {
+    /// Waits until PID 1 is there.
+    async fn begun(&mut self) -> Result<(), StartError> {
+        let pid = match self.message().await {
+            Some(Message::Begun { pid }) => pid,
+            other => return Err(unexpected(other)),
+        };
+        let opened =
+            Pid::from_raw(pid).ok_or(Errno::SRCH).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()));
+        let first = opened.map_err(|errno| StartError::Io {
+            step: "watch the first process of the instance",
+            source: errno.into(),
+        })?;
+        self.first = Some(first);
+        Ok(())
+    }
+
+    /// Waits until the program runs; tells what shows its image if not the usual.
+    pub(crate) async fn started(&mut self) -> Result<Option<InsteadOfOverlay>, StartError> {
         match self.message().await {
-            Some(Message::Started) => Ok(()),
+            Some(Message::Started { instead }) => Ok(instead),
             Some(Message::NotStarted { code, explanation }) => Err(StartError::Program { code, explanation }),
             Some(Message::OverlayRefused { target, reason }) => Err(StartError::Overlay { target, reason }),
             other => Err(unexpected(other)),
@@ -161,6 +206,12 @@ impl Running {
         self.init.wait().map(|_| ())
     }
 
+    /// Kills a jail that is still being made, whatever it waits for. PID 1 does not listen yet.
+    pub(crate) fn give_up(&self) {
+        // It may have ended at the same moment, which is no error.
+        let _ = self.first.as_ref().map(|first| pidfd_send_signal(first, Signal::KILL));
+    }
+
     /// Sends a command to every process of the instance.
     ///
     /// The instance may have ended at the same moment, which is no error.
@@ -179,39 +230,4 @@ fn unexpected(message: Option<Message>) -> StartError {
         None => "the first process of the instance ended before it had started the program".to_owned(),
     };
     StartError::Broken { explanation }
-}
-
-/// All ids of this process's own namespace for who may map them, else the one id as 0.
-fn write_id_maps(pid: u32) -> io::Result<()> {
-    let process = PathBuf::from(format!("/proc/{pid}"));
-    let all = fs::read_to_string("/proc/self/uid_map")?;
-    // Root of a container may lack the right to map other ids.
-    if getuid().is_root() && fs::write(process.join("uid_map"), identity(&all)).is_ok() {
-        let all = fs::read_to_string("/proc/self/gid_map")?;
-        return fs::write(process.join("gid_map"), identity(&all));
-    }
-    fs::write(process.join("setgroups"), "deny")?;
-    fs::write(process.join("uid_map"), format!("0 {} 1\n", getuid().as_raw()))?;
-    fs::write(process.join("gid_map"), format!("0 {} 1\n", getgid().as_raw()))
-}
-
-/// The map that gives every id of a namespace the same number in a namespace inside it;
-/// user_namespaces(7) has the format.
-fn identity(own: &str) -> String {
-    let ranges = own.lines().filter_map(|line| {
-        let mut fields = line.split_ascii_whitespace();
-        Some((fields.next()?, fields.nth(1)?))
-    });
-    ranges.map(|(first, count)| format!("{first} {first} {count}\n")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_identity_map_covers_what_the_outer_namespace_has() {
-        assert_eq!(identity("         0          0 4294967295\n"), "0 0 4294967295\n");
-        assert_eq!(identity("0 1000 1\n1 100000 65536\n"), "0 0 1\n1 1 65536\n");
-    }
 }

@@ -29,7 +29,8 @@ def toolkit(base):
     """A layer with the toolkit in a virtual environment, and the path of that."""
     venv, layer = base / "toolkit", base / "toolkit.tar"
     subprocess.run([PYTHON, "-m", "venv", venv], check=True)
-    installed = subprocess.run([venv / "bin/python", "-m", "pip", "install", "--quiet", TOOLKIT], capture_output=True, text=True)
+    pip = [venv / "bin/python", "-m", "pip", "install", "--quiet", TOOLKIT]
+    installed = subprocess.run(pip, capture_output=True, text=True)
     if installed.returncode:
         # It is built from source, for which a C compiler and the headers of Python are needed.
         pytest.skip(f"{TOOLKIT} can't be installed here: {installed.stderr.strip().splitlines()[-1]}")
@@ -88,5 +89,6 @@ def test_the_toolkit_of_the_sdk_runs_a_script_on_two_instances(script_mode):
 
 def test_what_the_toolkit_says_of_a_script_that_fails_is_the_reason(script_mode):
     ended = script_mode("raise ValueError('the rows are empty')\n", expect=10)
-    assert "ExecuteUserScriptError" in ended.reason and "the rows are empty" in ended.reason
+    assert "ExecuteUserScriptError" in ended.reason and "fit.py" in ended.reason
     assert "exit code: 1" in ended.reason
+    assert any("the rows are empty" in line for line in ended.log())

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 mod cli;
+mod config;
 mod exit;
 mod job_file;
 mod machine;

@@ -1,7 +1,7 @@
 //! Objects that arrive in parts.
 
 use std::collections::BTreeMap;
-use std::io::{self, Seek};
+use std::io;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -46,13 +46,22 @@ pub struct UploadPart {
 /// All parts of an upload in one.
 #[derive(Debug)]
 pub struct Received {
-    /// The content.
-    pub draft: Draft,
+    draft: Draft,
     /// What the upload was begun with.
     pub attributes: Attributes,
     /// In order.
     pub parts: Vec<UploadPart>,
     id: String,
+}
+
+impl Received {
+    /// The content from its beginning.
+    ///
+    /// # Errors
+    /// The file can't be opened again.
+    pub fn content(&self) -> Result<std::fs::File, BucketError> {
+        Ok(self.draft.file.reopen()?)
+    }
 }
 
 impl Bucket {
@@ -132,7 +141,6 @@ impl Bucket {
             // Within the kernel where it can.
             io::copy(&mut file, draft.file.as_file_mut())?;
         }
-        draft.file.rewind()?;
         Ok(Received { draft, attributes: upload.attributes, parts, id: id.to_owned() })
     }
 

@@ -6,10 +6,13 @@ use crate::exit::Exit;
 
 mod completions;
 mod config;
+mod env;
 pub(crate) mod instance;
+mod keys;
 mod merge;
 mod plan;
 mod run;
+mod serve;
 mod train;
 
 /// Run SageMaker training jobs on machines you own.
@@ -34,6 +37,9 @@ enum Command {
     Run(run::Run),
     Plan(plan::Plan),
     Merge(merge::Merge),
+    Serve(serve::Serve),
+    Env(env::Env),
+    Keys(keys::KeysOf),
     Config(config::ShowConfig),
     Completions(completions::Completions),
     #[command(hide = true)]
@@ -48,6 +54,9 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
         Command::Run(command) => command.run(),
         Command::Plan(command) => command.run(),
         Command::Merge(command) => command.run(),
+        Command::Serve(command) => command.run(),
+        Command::Env(command) => command.run(),
+        Command::Keys(command) => command.run(),
         Command::Config(command) => command.run(),
         Command::Completions(command) => Ok(command.run(&mut Cli::command())),
         Command::Allpairs(command) => command.run(),

@@ -1,0 +1,86 @@
+//! `trainyard serve`: the endpoint, until it is told to stop.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::ValueHint;
+use tokio::signal::unix::{SignalKind, signal};
+use trainyard_s3::Buckets;
+
+use crate::api::{Server, acceptor, announce, is_open};
+use crate::config::{Config, Flags};
+use crate::exit::{Exit, Refused};
+use crate::keys::Keys;
+use crate::show::out;
+
+/// Where clients expect the endpoint.
+pub(super) const ADDRESS: &str = "127.0.0.1:9191";
+
+/// Serve the buckets of this machine to S3 clients
+///
+/// Clients find the endpoint and its keys in the variables that `trainyard env` prints.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Serve {
+    /// Listen at ADDRESS:PORT; port 0 takes any free one
+    #[arg(long, value_name = "ADDRESS", default_value = ADDRESS)]
+    listen: SocketAddr,
+    /// The certificate chain (PEM) with which answers are encrypted
+    #[arg(long, value_name = "FILE", requires = "tls_key", value_hint = ValueHint::FilePath)]
+    tls_certificate: Option<PathBuf>,
+    /// The private key (PEM) of the certificate
+    #[arg(long, value_name = "FILE", requires = "tls_certificate", value_hint = ValueHint::FilePath)]
+    tls_key: Option<PathBuf>,
+    /// Let other machines in without encryption
+    #[arg(long, conflicts_with = "tls_certificate")]
+    plain_http: bool,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+const EXAMPLES: &str = "Examples:
+  trainyard serve
+  trainyard serve --bucket my-bucket=./data
+  eval \"$(trainyard env)\"; aws s3 ls
+
+Ctrl-C stops it after the requests that are under way.";
+
+impl Serve {
+    pub(super) fn run(self) -> anyhow::Result<Exit> {
+        let config = Config::read(&self.flags)?;
+        if is_open(self.listen) && self.tls_key.is_none() && !self.plain_http {
+            return Err(Refused::from(anyhow::anyhow!(
+                "--listen {}: other machines can reach it; encrypt with --tls-certificate and --tls-key, or \
+                 say --plain-http",
+                self.listen
+            ))
+            .into());
+        }
+        let tls = self.tls_certificate.iter().zip(&self.tls_key).next();
+        let tls =
+            tls.map(|(certificate, key)| acceptor(certificate, key)).transpose().map_err(Refused::from)?;
+        let data = config.data_dir.value.clone();
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let server = Server::bind(&data, self.listen, tls).await?;
+            let keys = Keys::read_or_make(&data)?;
+            announce(&data, &server.url())?;
+            let named = config.places.buckets.iter();
+            let named = named.map(|(name, folder)| (name.clone(), folder.value.clone())).collect();
+            let secrets = move |access: &str| keys.secret(access).map(ToOwned::to_owned);
+            let s3 = trainyard_s3::service(Buckets::new(named, data.join("s3")), Arc::new(secrets));
+            let (mut interrupt, mut terminate) =
+                (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+            out(&format!("listening at {}", server.url()))?;
+            let stop = async {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+            };
+            server.run(s3, stop).await;
+            Ok(Exit::Completed)
+        })
+    }
+}

@@ -11,6 +11,7 @@ use std::fs::File;
 mod compression;
 mod config;
 mod credentials;
+mod daemon;
 mod digest;
 mod layer;
 mod layout;
@@ -26,6 +27,7 @@ mod user;
 
 pub use config::{ConfigError, DEFAULT_PATH, ImageConfig};
 pub use credentials::{Credentials, CredentialsError};
+pub use daemon::{Bring, BringError, DaemonImage};
 pub use digest::{Digest, DigestError};
 pub use layer::LayerError;
 pub use layout::LayoutError;

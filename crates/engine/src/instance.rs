@@ -171,8 +171,8 @@ async fn train(
     log: &mut Log,
     reports: &mut Reports,
 ) -> Result<Outcome, Broken> {
-    let jail = runtime::jail(scene.plan, scene.shield, places);
-    let mut trained = train::train(scene, &jail, log, reports).await.map_err(Broken::Watch)?;
+    let recipe = runtime::recipe(scene.plan, scene.run, scene.shield, places);
+    let mut trained = train::train(scene, &recipe, log, reports).await.map_err(Broken::Watch)?;
     if let Trained::NotStarted(StartError::Overlay { target, .. }) = &trained
         && target != Path::new("/")
     {
@@ -180,8 +180,8 @@ async fn train(
             Ok(places) => places,
             Err(error) => return Ok(not_staged(&error)),
         };
-        let jail = runtime::jail(scene.plan, scene.shield, places);
-        trained = train::train(scene, &jail, log, reports).await.map_err(Broken::Watch)?;
+        let recipe = runtime::recipe(scene.plan, scene.run, scene.shield, places);
+        trained = train::train(scene, &recipe, log, reports).await.map_err(Broken::Watch)?;
     }
     match trained {
         Trained::Stopped => Ok(Outcome::Stopped),

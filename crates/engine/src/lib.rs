@@ -7,6 +7,7 @@
 
 pub mod artifact;
 pub mod backend;
+pub mod docker;
 pub mod engine;
 mod explain;
 pub mod image;

@@ -39,6 +39,11 @@ pub struct JobPlan {
 }
 
 impl JobPlan {
+    /// Whether a daemon has part in it, who may keep something of an instance that was killed.
+    pub fn is_through_daemon(&self) -> bool {
+        self.instances.iter().any(|instance| matches!(instance.runtime, RuntimePlan::Docker(_)))
+    }
+
     /// Between SIGTERM and SIGKILL; the same for all instances.
     pub fn grace(&self) -> Duration {
         self.instances.first().map_or(Duration::ZERO, |instance| instance.grace)
@@ -115,6 +120,25 @@ pub enum RuntimePlan {
         /// Where the program starts; made if it is not there.
         working_directory: PathBuf,
     },
+    /// A program of a container image, in a container of a daemon.
+    Docker(DockerPlan),
+}
+
+/// How a program is started through Docker or Podman.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DockerPlan {
+    /// Where the daemon listens.
+    pub socket: PathBuf,
+    /// The image's id, or another name by which the daemon has it.
+    pub image: String,
+    /// As whom the program runs: `USER` of the image, which is looked up in the container.
+    pub user: String,
+    /// Where the program starts; the daemon makes it if it is not there.
+    pub working_directory: PathBuf,
+    /// Whether nothing but the job's own instances can be reached.
+    pub isolated: bool,
+    /// The data folder that the job belongs to, by which what is left of it is found.
+    pub data: PathBuf,
 }
 
 /// A user inside an instance.

@@ -10,6 +10,7 @@ use fs_err as fs;
 use indexmap::IndexMap;
 use rustix::fs::{Access, access};
 
+use crate::docker::Sockets;
 use crate::engine::Submission;
 use crate::image::UnpackedImage;
 use crate::plan::{FileKind, Image, ImageError, Listing, PlanError, Surroundings, manifests, plan};
@@ -19,9 +20,13 @@ use crate::spec::{
 use crate::storage::{Buckets, StorageError};
 use crate::wire::CreateTrainingJobRequest;
 
+mod choose;
 mod container;
 
+pub use choose::RuntimeChoice;
 pub use container::{ContainerError, ImageProgress, ImageSource};
+
+use choose::Obtained;
 
 /// What this machine has and how it is set up.
 #[derive(Clone, Debug)]
@@ -36,6 +41,12 @@ pub struct Machine {
     pub buckets: Buckets,
     /// Image names that stand for other ones.
     pub images: BTreeMap<String, String>,
+    /// The data folder.
+    pub data: PathBuf,
+    /// How container images are run.
+    pub runtime: RuntimeChoice,
+    /// Where a daemon may be found.
+    pub docker: Sockets,
     /// Where container images come from.
     pub image_source: ImageSource,
     /// Between SIGTERM and SIGKILL, if somebody asked for another time than the job's.
@@ -46,6 +57,8 @@ pub struct Machine {
 const ACCOUNT: &str = "000000000000";
 /// Instances of this machine share its network; they meet on the loopback interface.
 const NETWORK_INTERFACE: &str = "lo";
+/// Containers of a daemon have one of their own.
+const CONTAINER_INTERFACE: &str = "eth0";
 
 /// Why a request can't become a job.
 #[derive(Debug, thiserror::Error)]
@@ -125,25 +138,26 @@ pub async fn prepare(
     check_writable(&spec.output.uri.to_string(), &output_folder)?;
     let listings = spec.channels.iter().map(|channel| listing(channel, machine)).collect::<Result<_, _>>()?;
     // Last, for it may take long.
-    let (image, unpacked) = match of_machine {
-        Some(image) => (image, None),
-        None => {
-            let (image, unpacked) = machine.image_source.obtain(name, progress).await?;
-            (image, Some(unpacked))
-        }
+    let obtained = match of_machine {
+        Some(image) => Obtained { image, unpacked: None, warning: None },
+        None => choose::obtain(name, machine, progress).await?,
     };
+    let Obtained { image, unpacked, warning } = obtained;
+    let network_interface =
+        if matches!(image, Image::OfDaemon { .. }) { CONTAINER_INTERFACE } else { NETWORK_INTERFACE };
     let surroundings = Surroundings {
         image,
         program: machine.program.clone(),
         base_environment: machine.base_environment.clone(),
         region: machine.region.clone(),
         account: ACCOUNT.to_owned(),
-        network_interface: NETWORK_INTERFACE.to_owned(),
+        network_interface: network_interface.to_owned(),
         output_folder,
         grace: machine.grace,
         listings,
     };
-    let plan = plan(&spec, &surroundings)?;
+    let mut plan = plan(&spec, &surroundings)?;
+    plan.warnings.extend(warning);
     if let (Some(image), Some(first)) = (&unpacked, plan.instances.first()) {
         container::check_program(name, image, first)?;
     }

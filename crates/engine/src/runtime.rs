@@ -1,19 +1,27 @@
-//! How a supervisor starts one `train`: each runtime is a recipe for a [`jail`].
+//! How a supervisor starts one `train`: in a [`jail`], or in a container of a daemon.
 //!
 //! The Host runtime shows the machine's own file system below the instance's tree, the Oci runtime the
-//! layers of a container image. They differ only in what lies below, see [`jail::Root`].
+//! layers of a container image. They differ only in what lies below, see [`jail::Root`]. The [`docker`]
+//! runtime leaves the place to a daemon; what happens in it is the same.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use rustix::system::sysinfo;
 
 use crate::plan::{Exposed, Identity, InstancePlan, RuntimePlan};
+use crate::run::{Exit, RunDirectory};
 
+pub(crate) mod docker;
 pub(crate) mod jail;
+mod talk;
 
+pub use docker::{container_init, remember};
 pub use jail::init::instance_init;
 
-use jail::{Changes, Jail, Mount, Program, Root, RunAs};
+use docker::Container;
+use jail::start::{Output, StartError};
+use jail::{Changes, Command, Jail, Mount, Program, Root, RunAs};
 
 /// What stands between an instance and the machine's file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,8 +44,26 @@ pub(crate) struct Places {
     pub(crate) mounts: Vec<Mount>,
 }
 
-/// The jail in which a plan's `train` runs.
-pub(crate) fn jail(plan: &InstancePlan, shield: Shield, places: Places) -> Jail {
+/// What it takes to start a plan's `train`.
+#[derive(Debug)]
+pub(crate) enum Recipe {
+    /// In a jail of this machine.
+    Jail(Box<Jail>),
+    /// In a container of a daemon.
+    Container(Box<Container>),
+}
+
+/// A `train` that has been started. Dropping it kills everything that belongs to it.
+#[derive(Debug)]
+pub(crate) enum Running {
+    /// In a jail of this machine.
+    Jail(jail::start::Running),
+    /// In a container of a daemon.
+    Container(docker::Running),
+}
+
+/// How a plan's `train` is to be started.
+pub(crate) fn recipe(plan: &InstancePlan, run: &RunDirectory, shield: Shield, places: Places) -> Recipe {
     let Places { ml, changes, mut mounts } = places;
     let (root, run_as, working_directory) = match &plan.runtime {
         RuntimePlan::Host { exposed, working_directory } => {
@@ -48,8 +74,11 @@ pub(crate) fn jail(plan: &InstancePlan, shield: Shield, places: Places) -> Jail 
             let root = Root::Layers { lower: layers.clone(), changes };
             (root, run_as(user, ml), working_directory)
         }
+        RuntimePlan::Docker(docker) => {
+            return Recipe::Container(Box::new(docker::container(plan, docker, run, mounts)));
+        }
     };
-    Jail {
+    let jail = Jail {
         root,
         hostname: plan.host.clone(),
         mounts,
@@ -60,6 +89,78 @@ pub(crate) fn jail(plan: &InstancePlan, shield: Shield, places: Places) -> Jail 
             working_directory: working_directory.clone(),
             run_as,
         },
+    };
+    Recipe::Jail(Box::new(jail))
+}
+
+/// Whether the kernel gives this user the namespaces of a jail.
+pub(crate) async fn probe(self_program: &Path) -> Result<(), StartError> {
+    jail::start::probe(self_program).await
+}
+
+/// Whether a program needs no dynamic loader, which an image may not have.
+pub(crate) fn runs_in_any_image(program: &Path) -> bool {
+    jail::program::format::of(program).interpreter.is_none()
+}
+
+/// Starts `train`, up to its first process.
+///
+/// # Errors
+/// The machine or the daemon refuses.
+pub(crate) async fn start(self_program: &Path, recipe: &Recipe) -> Result<(Running, Output), StartError> {
+    match recipe {
+        Recipe::Jail(jail) => {
+            let (running, output) = jail::start::start(self_program, jail).await?;
+            Ok((Running::Jail(running), output))
+        }
+        Recipe::Container(container) => {
+            let (running, output) = docker::start(self_program, container).await?;
+            Ok((Running::Container(running), output))
+        }
+    }
+}
+
+impl Running {
+    /// Waits until the program runs.
+    pub(crate) async fn started(&mut self) -> Result<(), StartError> {
+        match self {
+            Self::Jail(running) => running.started().await,
+            Self::Container(running) => running.started().await,
+        }
+    }
+
+    /// Waits until the program has ended; how, only the first process of the instance knows, and it may
+    /// have been killed.
+    pub(crate) async fn exited(&mut self) -> Option<Exit> {
+        match self {
+            Self::Jail(running) => running.exited().await,
+            Self::Container(running) => running.exited().await,
+        }
+    }
+
+    /// Waits until no process of the instance is left.
+    pub(crate) async fn ended(&mut self) -> io::Result<()> {
+        match self {
+            Self::Jail(running) => running.ended().await,
+            Self::Container(running) => running.ended().await,
+        }
+    }
+
+    /// Sends a command to every process of the instance.
+    pub(crate) async fn command(&mut self, command: Command) {
+        match self {
+            Self::Jail(running) => running.command(command).await,
+            Self::Container(running) => running.command(command).await,
+        }
+    }
+
+    /// Whether a program of the instance was killed for want of memory, once it has ended; none where
+    /// only the kernel's counters can tell.
+    pub(crate) fn ran_out_of_memory(&self) -> Option<bool> {
+        match self {
+            Self::Jail(_) => None,
+            Self::Container(running) => Some(running.ran_out_of_memory()),
+        }
     }
 }
 

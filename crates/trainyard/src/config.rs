@@ -12,8 +12,10 @@ use anyhow::Context;
 
 mod file;
 mod flags;
+mod runtime;
 
 pub(crate) use flags::Flags;
+pub(crate) use runtime::Runtime;
 
 use crate::exit::Refused;
 use crate::job_file::absolute_image;
@@ -21,6 +23,8 @@ use crate::job_file::absolute_image;
 /// All that can be set, with where it was set. Paths are absolute.
 #[derive(Debug)]
 pub(crate) struct Config {
+    /// How container images are run.
+    pub(crate) runtime: Setting<Runtime>,
     /// Where jobs are kept.
     pub(crate) data_dir: Setting<PathBuf>,
     /// Where names of job files lead to.
@@ -94,6 +98,7 @@ impl Config {
     fn merge(flags: &Flags, surroundings: &Surroundings<'_>) -> anyhow::Result<Self> {
         let file = config_file(flags, surroundings)?;
         Ok(Self {
+            runtime: Runtime::merge(flags, surroundings, &file)?,
             data_dir: data_dir(flags, surroundings, &file)?,
             places: Places::merge(flags, surroundings, &file),
         })

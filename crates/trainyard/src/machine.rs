@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use indexmap::IndexMap;
+use trainyard_engine::docker::Sockets;
 use trainyard_engine::prepare::{ImageSource, Machine};
 use trainyard_engine::storage::Buckets;
 
@@ -27,6 +28,9 @@ pub(crate) fn machine(config: &Config, grace: Option<Duration>) -> anyhow::Resul
         region: region(),
         buckets: Buckets::new(buckets.collect(), data.join("s3")),
         images: images.map(|(name, source)| (name.clone(), source.value.clone())).collect(),
+        data: data.clone(),
+        runtime: config.runtime.value.into(),
+        docker: docker_sockets(),
         image_source: ImageSource { store: data.join("images"), docker_config: docker_config() },
         grace,
     })
@@ -47,6 +51,16 @@ fn base_environment() -> IndexMap<String, String> {
     let language = env::var("LANG").unwrap_or_else(|_| "C.UTF-8".to_owned());
     environment.insert("LANG".to_owned(), language);
     environment
+}
+
+/// Where Docker and Podman listen: what `DOCKER_HOST` says, else the usual places of the machine and of
+/// the user.
+pub(crate) fn docker_sockets() -> Sockets {
+    let named = env::var("DOCKER_HOST").ok().filter(|given| !given.is_empty());
+    let own = env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let of_user = own.iter().flat_map(|own| [own.join("docker.sock"), own.join("podman/podman.sock")]);
+    let of_machine = ["/var/run/docker.sock", "/run/podman/podman.sock"].map(PathBuf::from);
+    Sockets { named, usual: of_machine.into_iter().chain(of_user).collect() }
 }
 
 /// Where `docker login` keeps what it was told.

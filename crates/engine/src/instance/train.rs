@@ -12,8 +12,9 @@ use super::memory::MemoryKills;
 use super::reports::Reports;
 use super::stop::until;
 use crate::run::{Exit, Report, Stream, Timestamp};
-use crate::runtime::jail::start::{Output, Running, StartError, start};
-use crate::runtime::jail::{Command, Jail};
+use crate::runtime::jail::Command;
+use crate::runtime::jail::start::{Output, StartError};
+use crate::runtime::{Recipe, Running, start};
 
 /// Asked of the kernel for the pipes, so that a program that writes much need not wait. All pipes of a
 /// user share 64 MiB by default.
@@ -35,18 +36,18 @@ pub(crate) enum Trained {
     NotStarted(StartError),
 }
 
-/// Starts `train` in its jail and watches it until no process of the instance is left.
+/// Starts `train` and watches it until no process of the instance is left.
 ///
 /// # Errors
 /// The supervisor can't see whether anything is left.
 pub(crate) async fn train(
     scene: &Scene<'_>,
-    jail: &Jail,
+    recipe: &Recipe,
     log: &mut Log,
     reports: &mut Reports,
 ) -> io::Result<Trained> {
     let kills = MemoryKills::so_far();
-    let (mut running, output) = match start(scene.self_program, jail).await {
+    let (mut running, output) = match start(scene.self_program, recipe).await {
         Ok(started) => started,
         Err(error) => return Ok(Trained::NotStarted(error)),
     };
@@ -66,7 +67,8 @@ pub(crate) async fn train(
         Some(exit) => exit,
         None => Exit::Signal(SIGKILL),
     };
-    let for_memory = exit.code() == 128 + SIGKILL && watch.asked != Asked::Kill && kills.happened_since();
+    let out_of_memory = || watch.running.ran_out_of_memory().unwrap_or_else(|| kills.happened_since());
+    let for_memory = exit.code() == 128 + SIGKILL && watch.asked != Asked::Kill && out_of_memory();
     let exit = if for_memory { Exit::OutOfMemory } else { exit };
     log.finish(reports);
     reports.tell(Report::Exited(exit));

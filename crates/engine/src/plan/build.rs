@@ -10,8 +10,8 @@ use super::image::{Image, built_in};
 use super::path::relative_path;
 use super::shard;
 use super::{
-    ChannelPlan, HostAddress, InstancePlan, JobPlan, MergePlan, MetricDefinition, ObjectPlan, OutputPlan,
-    Role, RuntimePlan,
+    ChannelPlan, DockerPlan, Exposed, HostAddress, InstancePlan, JobPlan, MergePlan, MetricDefinition,
+    ObjectPlan, OutputPlan, Role, RuntimePlan,
 };
 use crate::job::MERGE_HOST;
 use crate::spec::{ChannelSource, ChannelSpec, Distribution, MergeSpec, ShardBy, TrainingJobSpec};
@@ -267,7 +267,7 @@ fn merge_plan(merge: &MergeSpec, train: &InstancePlan, surroundings: &Surroundin
         host: MERGE_HOST.to_owned(),
         hosts: vec![host],
         role: Role::Merge,
-        runtime: RuntimePlan::Host { exposed: vec![program], working_directory: PathBuf::from("/tmp") },
+        runtime: merge_runtime(&train.runtime, program),
         command,
         environment: surroundings.base_environment.clone(),
         config: IndexMap::new(),
@@ -276,6 +276,20 @@ fn merge_plan(merge: &MergeSpec, train: &InstancePlan, surroundings: &Surroundin
         ..train.clone()
     };
     MergePlan { instance, output: merge.output.clone() }
+}
+
+/// A jail, or another container where a daemon runs the job: it has this program as well.
+fn merge_runtime(train: &RuntimePlan, program: Exposed) -> RuntimePlan {
+    match train {
+        RuntimePlan::Docker(docker) => RuntimePlan::Docker(DockerPlan {
+            user: String::new(),
+            working_directory: PathBuf::from("/tmp"),
+            ..docker.clone()
+        }),
+        RuntimePlan::Host { .. } | RuntimePlan::Oci { .. } => {
+            RuntimePlan::Host { exposed: vec![program], working_directory: PathBuf::from("/tmp") }
+        }
+    }
 }
 
 fn option(name: &str, value: Option<&str>) -> Vec<String> {

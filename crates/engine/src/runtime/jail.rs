@@ -26,7 +26,7 @@ mod layers;
 mod machine;
 mod mounts;
 mod privileges;
-mod program;
+pub(crate) mod program;
 mod root;
 mod run_as;
 pub(crate) mod start;
@@ -182,7 +182,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    const fn byte(self) -> u8 {
+    pub(super) const fn byte(self) -> u8 {
         match self {
             Self::Terminate => b't',
             Self::Kill => b'k',
@@ -192,7 +192,7 @@ impl Command {
 
 /// A step of the recipe that failed.
 #[derive(Debug, thiserror::Error)]
-enum SetupError {
+pub(super) enum SetupError {
     #[error("can't {step}")]
     Step { step: &'static str, source: io::Error },
     #[error("can't {step} {}", path.display())]
@@ -208,11 +208,11 @@ enum SetupError {
 }
 
 /// Names the step of the recipe that a system call belongs to.
-fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> SetupError {
+pub(super) fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> SetupError {
     move |source| SetupError::Step { step, source: source.into() }
 }
 
 /// Names the step of the recipe that a system call belongs to, and what it is about.
-fn at<E: Into<io::Error>>(step: &'static str, path: &Path) -> impl FnOnce(E) -> SetupError {
+pub(super) fn at<E: Into<io::Error>>(step: &'static str, path: &Path) -> impl FnOnce(E) -> SetupError {
     move |source| SetupError::At { step, path: path.to_owned(), source: source.into() }
 }

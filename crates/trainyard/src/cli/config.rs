@@ -27,7 +27,8 @@ fn text(config: &Config) -> String {
         value: setting.value.to_string_lossy().into_owned(),
         origin: setting.origin.clone(),
     };
-    let mut lines = vec![line("data_dir", &folder(&config.data_dir))];
+    let runtime = Setting { value: config.runtime.value.to_string(), origin: config.runtime.origin.clone() };
+    let mut lines = vec![line("runtime", &runtime), line("data_dir", &folder(&config.data_dir))];
     lines.extend(["".to_owned(), "[buckets]".to_owned()]);
     lines.extend(config.places.buckets.iter().map(|(name, setting)| line(&quoted(name), &folder(setting))));
     lines.extend(["".to_owned(), "[images]".to_owned()]);

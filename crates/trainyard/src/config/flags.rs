@@ -4,12 +4,17 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
+use super::Runtime;
+
 /// What the command line can set.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Flags {
     /// Read settings from FILE instead of the user's config.toml [env: TRAINYARD_CONFIG]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
+    /// How to run container images [env: TRAINYARD_RUNTIME] [default: auto]
+    #[arg(long, value_enum, hide_possible_values = false)]
+    pub(crate) runtime: Option<Runtime>,
     /// Use the folder DIR as the bucket NAME; other buckets are folders in <data-dir>/s3
     #[arg(long = "bucket", value_name = "NAME=DIR", value_parser = bucket, value_hint = ValueHint::DirPath)]
     pub(crate) buckets: Vec<(String, PathBuf)>,

@@ -14,10 +14,12 @@ use rustix::process::{
 };
 use rustix::system::sethostname;
 use rustix::thread::UnshareFlags;
+use serde::de::DeserializeOwned;
 
 use super::mounts::Tree;
 use super::{
-    Command, Jail, Message, Root, RunAs, SetupError, layers, machine, privileges, program, root, step,
+    Command, Jail, Message, Program, Root, RunAs, SetupError, layers, machine, privileges, program, root,
+    step,
 };
 use crate::explain::chain;
 use crate::run::Exit;
@@ -51,7 +53,7 @@ fn outer(socket: &mut UnixStream) -> Result<(), SetupError> {
         return tell(socket, &Message::NamespacesRefused { errno });
     }
     tell(socket, &Message::Unshared)?;
-    let jail = order(socket)?;
+    let jail: Jail = order(socket)?;
     match sys::fork().map_err(step("start the first process of the instance"))? {
         Fork::Child => first_process(&jail, socket),
         // That it has ended means that the whole namespace is empty.
@@ -95,15 +97,20 @@ fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError>
     privileges::drop_privileges()?;
     // Nobody inside may look into this process or take its socket.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(step("hide from debuggers"))?;
-    run(jail, run_as, socket)
+    run(&jail.program, run_as, socket)
 }
 
 fn attach(trees: Vec<Tree>) -> Result<(), SetupError> {
     trees.iter().try_for_each(Tree::attach)
 }
 
-fn run(jail: &Jail, run_as: Option<&RunAs>, socket: &mut UnixStream) -> Result<(), SetupError> {
-    let train = match program::start(&jail.program, run_as) {
+/// Starts the program and watches over it and all that it starts, as PID 1 does.
+pub(in crate::runtime) fn run(
+    program: &Program,
+    run_as: Option<&RunAs>,
+    socket: &mut UnixStream,
+) -> Result<(), SetupError> {
+    let train = match program::start(program, run_as) {
         Ok(child) => Pid::from_child(&child),
         Err(error) => {
             let (code, explanation) = (error.code(), chain(&error));
@@ -151,7 +158,7 @@ fn reap_until(train: Pid) -> Result<Exit, SetupError> {
 }
 
 /// Waits until no other process of the instance is left.
-fn reap_all() -> Result<(), SetupError> {
+pub(in crate::runtime) fn reap_all() -> Result<(), SetupError> {
     loop {
         match wait(WaitOptions::empty()) {
             Err(rustix::io::Errno::CHILD) => return Ok(()),
@@ -168,7 +175,7 @@ fn exit(status: WaitStatus) -> Exit {
     }
 }
 
-fn message(error: &SetupError) -> Message {
+pub(in crate::runtime) fn message(error: &SetupError) -> Message {
     match error {
         SetupError::Overlay { target, source } => {
             Message::OverlayRefused { target: target.clone(), reason: source.to_string() }
@@ -177,14 +184,14 @@ fn message(error: &SetupError) -> Message {
     }
 }
 
-fn tell(socket: &mut UnixStream, message: &Message) -> Result<(), SetupError> {
+pub(in crate::runtime) fn tell(socket: &mut UnixStream, message: &Message) -> Result<(), SetupError> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     socket.write_all(&line).map_err(|_| SetupError::Gone)
 }
 
 /// Reads the supervisor's order byte for byte up to its end: what follows are commands.
-fn order(socket: &mut UnixStream) -> Result<Jail, SetupError> {
+pub(in crate::runtime) fn order<T: DeserializeOwned>(socket: &mut UnixStream) -> Result<T, SetupError> {
     let mut length = [0; 8];
     socket.read_exact(&mut length).map_err(|_| SetupError::Gone)?;
     let mut text = Vec::new();

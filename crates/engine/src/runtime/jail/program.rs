@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::{Program, RunAs};
 
-mod format;
+pub(in crate::runtime) mod format;
 
 /// The exit code of a shell for a program that is not there.
 const NOT_FOUND: i32 = 127;

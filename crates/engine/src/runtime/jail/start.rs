@@ -8,13 +8,11 @@ use std::process::{Child, Command as Process, Stdio};
 use fs_err as fs;
 use rustix::process::{Pid, PidfdFlags, getgid, getuid, pidfd_open};
 use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::{Command, INIT_COMMAND, Jail, Message};
 use crate::run::Exit;
+use crate::runtime::talk::Talk;
 use crate::sys::watch_readable;
 
 mod refusal;
@@ -65,12 +63,10 @@ pub(crate) enum StartError {
 pub(crate) struct Running {
     init: Child,
     ended: AsyncFd<OwnedFd>,
-    messages: BufReader<OwnedReadHalf>,
-    commands: OwnedWriteHalf,
-    line: Vec<u8>,
+    talk: Talk,
 }
 
-/// What the processes of a jail write.
+/// What the processes of an instance write.
 #[derive(Debug)]
 pub(crate) struct Output {
     /// Standard output.
@@ -84,22 +80,38 @@ pub(crate) struct Output {
 /// # Errors
 /// The kernel refuses it, or the program does not know `instance-init`.
 pub(crate) async fn start(self_program: &Path, jail: &Jail) -> Result<(Running, Output), StartError> {
+    let (mut running, output) = unshared(self_program).await?;
+    write_id_maps(running.init.id())
+        .map_err(|source| StartError::Io { step: "map user ids into the instance", source })?;
+    running
+        .talk
+        .order(jail)
+        .await
+        .map_err(|source| StartError::Io { step: "talk to the instance", source })?;
+    Ok((running, output))
+}
+
+/// Whether the kernel gives this user the namespaces of a jail.
+///
+/// # Errors
+/// It refuses them, or the program does not know `instance-init`.
+pub(crate) async fn probe(self_program: &Path) -> Result<(), StartError> {
+    let (running, output) = unshared(self_program).await?;
+    let Running { mut init, talk, .. } = running;
+    // With the socket it ends.
+    drop((talk, output));
+    init.wait().map(drop).map_err(|source| StartError::Io { step: "end a process in namespaces", source })
+}
+
+/// Starts the first process of a jail, up to its namespaces.
+async fn unshared(self_program: &Path) -> Result<(Running, Output), StartError> {
     let (mut running, output) = spawn(self_program)
         .map_err(|source| StartError::Io { step: "start the first process of the instance", source })?;
-    match running.message().await {
+    match running.talk.message().await {
         Some(Message::Unshared) => {}
         Some(Message::NamespacesRefused { errno }) => return Err(refusal::explain(errno)),
         other => return Err(unexpected(other)),
     }
-    write_id_maps(running.init.id())
-        .map_err(|source| StartError::Io { step: "map user ids into the instance", source })?;
-    let order = serde_json::to_vec(jail)
-        .map_err(|error| StartError::Broken { explanation: format!("can't write down the jail: {error}") })?;
-    let sent = async {
-        running.commands.write_all(&(order.len() as u64).to_le_bytes()).await?;
-        running.commands.write_all(&order).await
-    };
-    sent.await.map_err(|source| StartError::Io { step: "talk to the instance", source })?;
     Ok((running, output))
 }
 
@@ -120,25 +132,15 @@ fn spawn(self_program: &Path) -> io::Result<(Running, Output)> {
         stdout: Receiver::from_owned_fd(stdout.into())?,
         stderr: Receiver::from_owned_fd(stderr.into())?,
     };
-    ours.set_nonblocking(true)?;
-    let (read, commands) = UnixStream::from_std(ours)?.into_split();
     let ended = watch_readable(pidfd_open(Pid::from_child(&init), PidfdFlags::empty())?)?;
-    let running = Running { init, ended, messages: BufReader::new(read), commands, line: Vec::new() };
+    let running = Running { init, ended, talk: Talk::new(ours)? };
     Ok((running, output))
 }
 
 impl Running {
-    /// The next message; none when there will be no more. Nothing is lost when it is not awaited to
-    /// its end.
-    async fn message(&mut self) -> Option<Message> {
-        self.messages.read_until(b'\n', &mut self.line).await.ok()?;
-        let line = std::mem::take(&mut self.line);
-        serde_json::from_slice(&line).ok()
-    }
-
     /// Waits until the program runs.
     pub(crate) async fn started(&mut self) -> Result<(), StartError> {
-        match self.message().await {
+        match self.talk.message().await {
             Some(Message::Started) => Ok(()),
             Some(Message::NotStarted { code, explanation }) => Err(StartError::Program { code, explanation }),
             Some(Message::OverlayRefused { target, reason }) => Err(StartError::Overlay { target, reason }),
@@ -149,7 +151,7 @@ impl Running {
     /// Waits until the program has ended; how, only the first process of the instance knows, and
     /// it may have been killed.
     pub(crate) async fn exited(&mut self) -> Option<Exit> {
-        match self.message().await {
+        match self.talk.message().await {
             Some(Message::Exited(exit)) => Some(exit),
             _ => None,
         }
@@ -162,10 +164,8 @@ impl Running {
     }
 
     /// Sends a command to every process of the instance.
-    ///
-    /// The instance may have ended at the same moment, which is no error.
     pub(crate) async fn command(&mut self, command: Command) {
-        let _ = self.commands.write_all(&[command.byte()]).await;
+        self.talk.command(command).await;
     }
 }
 

@@ -12,15 +12,15 @@ const HEAD: u64 = 64 * 1024;
 const PT_INTERP: u64 = 3;
 
 /// What the start of a file says about how it is to be executed.
-pub(super) struct Format {
+pub(in crate::runtime) struct Format {
     /// The program that has to execute it.
-    pub(super) interpreter: Option<Vec<u8>>,
+    pub(in crate::runtime) interpreter: Option<Vec<u8>>,
     /// In words.
     pub(super) description: String,
 }
 
 /// Looks at the start of a file; one that can't be read has no known format.
-pub(super) fn of(path: &Path) -> Format {
+pub(in crate::runtime) fn of(path: &Path) -> Format {
     let mut head = Vec::new();
     if let Ok(file) = fs::File::open(path) {
         // What could be read is all that there is to say.

@@ -7,65 +7,20 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import urllib.error
 import urllib.request
-from pathlib import Path
 
-import boto3
 import botocore.config
 import botocore.exceptions
 import pytest
 import yard as yards
 from boto3.s3.transfer import TransferConfig
+from endpoint import Endpoint, code
 
 MIB = 1 << 20
 
 ODD_KEYS = ["a//b", "../outside", "/", "a/", "./x", ".trainyard/index.sqlite", "ü/ñ 😀", "a b+c&d=e?f#g%h", "x" * 1000]
 """Keys that no file can have as its path, or that have to be written in another way in a URL."""
-
-
-class Endpoint:
-    """A running `trainyard serve` and what its clients need."""
-
-    def __init__(self, yard, *flags):
-        self.yard = yard
-        self.running = yard._start(
-            ["serve", "--listen", "127.0.0.1:0", "--data-dir", yard.data, *yard.bucket_flags(), *flags], None
-        )
-        line = self.running._unread.get(timeout=yards.DEADLINE)
-        assert line is not None, self.running.end()
-        self.url = line.decode().removeprefix("listening at ").strip()
-        lines = yard.command("env", "--data-dir", yard.data).stdout.splitlines()
-        pairs = [line.removeprefix("export ").split("=", 1) for line in lines if line.startswith("export ")]
-        self.variables = {name: value.strip("'") for name, value in pairs}
-        assert self.variables["AWS_ENDPOINT_URL"] == self.url
-
-    def client(self, service="s3", **changes):
-        settings = {
-            "endpoint_url": self.url,
-            "region_name": "us-east-1",
-            "aws_access_key_id": self.variables["AWS_ACCESS_KEY_ID"],
-            "aws_secret_access_key": self.variables["AWS_SECRET_ACCESS_KEY"],
-            "config": botocore.config.Config(retries={"total_max_attempts": 1}, s3={"addressing_style": "path"}),
-            **changes,
-        }
-        return boto3.client(service, **settings)
-
-    def cli(self, *arguments, expect=0):
-        """`aws`, with the variables of `trainyard env` and nothing else."""
-        aws = Path(sys.executable).with_name("aws")
-        environment = {**self.yard.environment, **self.variables}
-        ended = subprocess.run(
-            [aws, *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=120, check=False
-        )
-        assert ended.returncode == expect, ended
-        return ended.stdout
-
-    def stop(self):
-        self.running.process.send_signal(signal.SIGTERM)
-        ended = self.running.end()
-        assert ended.exit_code == 0, ended
 
 
 @pytest.fixture
@@ -81,10 +36,6 @@ def s3(endpoint):
     client = endpoint.client()
     client.create_bucket(Bucket="bucket")
     return client
-
-
-def code(error):
-    return error.value.response["Error"]["Code"]
 
 
 def keys(s3, **request):

@@ -19,12 +19,20 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
+mod answer;
 mod host;
+mod logs;
+mod sagemaker;
+mod service;
+mod signature;
+mod sts;
 mod tls;
 
+pub(crate) use service::Services;
 pub(crate) use tls::acceptor;
 
 use host::HostCheck;
+use service::Asked;
 
 /// Connections at once; more wait in the kernel's queue.
 const MOST_CONNECTIONS: usize = 4096;
@@ -63,7 +71,8 @@ impl Server {
     }
 
     /// Answers requests until `stop` is done, then those that are under way.
-    pub(crate) async fn run(self, s3: S3Service, stop: impl Future<Output = ()>) {
+    pub(crate) async fn run(self, services: Services, s3: S3Service, stop: impl Future<Output = ()>) {
+        let services = Arc::new(services);
         let check = Arc::new(HostCheck::new(self.address));
         let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
         let graceful = GracefulShutdown::new();
@@ -83,8 +92,12 @@ impl Server {
                     continue;
                 }
             };
-            let connection =
-                Connection { s3: s3.clone(), check: Arc::clone(&check), watcher: graceful.watcher() };
+            let connection = Connection {
+                services: Arc::clone(&services),
+                s3: s3.clone(),
+                check: Arc::clone(&check),
+                watcher: graceful.watcher(),
+            };
             let tls = self.tls.clone();
             tokio::spawn(async move {
                 let _permit = permit;
@@ -109,6 +122,7 @@ fn lock(data: &Path) -> anyhow::Result<fs::File> {
 
 /// One client.
 struct Connection {
+    services: Arc<Services>,
     s3: S3Service,
     check: Arc<HostCheck>,
     watcher: hyper_util::server::graceful::Watcher,
@@ -130,14 +144,17 @@ impl Connection {
     }
 
     async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
-        let Self { s3, check, watcher } = self;
+        let Self { services, s3, check, watcher } = self;
         let service = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
-            let (s3, allowed) = (s3.clone(), check.allows(&request));
+            let (services, s3, allowed) = (Arc::clone(&services), s3.clone(), check.allows(&request));
             async move {
                 if !allowed {
                     return Ok(host::refusal());
                 }
-                s3.call(request.map(s3s::Body::from)).await
+                match Asked::of(&request) {
+                    Asked::S3 => s3.call(request.map(s3s::Body::from)).await,
+                    asked => Ok(services.answer(request, asked).await),
+                }
             }
         });
         let mut builder = auto::Builder::new(TokioExecutor::new());

@@ -326,9 +326,9 @@ impl Jobs {
         changed.and_then(|()| store.tags(&job.name)).map_err(|error| EngineError::from(error).into())
     }
 
-    /// The run directory of an attempt of a job, if it was planned.
-    pub fn attempt_folder(&self, job: &Job) -> std::path::PathBuf {
-        self.shared.engine.attempt_folder(&job.name, job.attempt)
+    /// The run directory of an attempt of a job.
+    pub fn attempt_folder(&self, job: &str, attempt: u32) -> std::path::PathBuf {
+        self.shared.engine.attempt_folder(job, attempt)
     }
 
     /// What jobs are told of the machine.

@@ -234,9 +234,7 @@ async fn a_job_that_is_taken_over_goes_on_with_the_instances_that_run() {
     let events = engine.store().job("conformance").unwrap().unwrap().events;
     let launches = events.iter().filter(|(_, event)| *event == Event::Launched).count();
     let ends = |host: &str| {
-        let is_end = |event: &Event| {
-            matches!(event, Event::Reported { host: of, report } if of == host && matches!(report.report, Report::Ended { .. }))
-        };
+        let is_end = |event: &Event| matches!(event, Event::Reported { host: of, report } if of == host && matches!(report.report, Report::Ended { .. }));
         events.iter().filter(|(_, event)| is_end(event)).count()
     };
     assert_eq!((launches, ends("algo-1"), ends("algo-2")), (1, 1, 1), "nothing was started or told twice");
@@ -266,7 +264,8 @@ async fn a_job_whose_driver_was_gone_while_it_published_is_published() {
 async fn a_name_that_is_taken_is_taken_in_any_case_and_free_again_when_it_was_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let engine = engine(folder.path());
-    let outline = |name: &str| crate::job::Outline { job: name.into(), hosts: vec!["algo-1".into()], merges: false };
+    let outline =
+        |name: &str| crate::job::Outline { job: name.into(), hosts: vec!["algo-1".into()], merges: false };
     let mut waiting = engine.accept(&outline("Job"), "{}", &[("k".into(), "v".into())]).unwrap();
     let again = engine.accept(&outline("jOB"), "{}", &[]);
     assert!(matches!(again, Err(EngineError::Store(StoreError::Exists { job })) if job == "Job"));

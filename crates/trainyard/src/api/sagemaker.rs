@@ -26,14 +26,18 @@ pub(super) fn carry_out(jobs: &Jobs, operation: &str, input: Value) -> ApiResult
         "AddTags" => add_tags(jobs, read(input)?),
         "ListTags" => list_tags(jobs, &read(input)?),
         "DeleteTags" => delete_tags(jobs, &read(input)?),
-        other => Err(ApiError::new("UnknownOperationException", format!("{other} is not an operation of this endpoint"))),
+        other => Err(ApiError::new(
+            "UnknownOperationException",
+            format!("{other} is not an operation of this endpoint"),
+        )),
     }
 }
 
 /// Reads an operation's input; a member that does not fit is named.
 fn read<T: DeserializeOwned>(input: Value) -> Result<T, ApiError> {
-    serde_path_to_error::deserialize(input)
-        .map_err(|error| ApiError::new("SerializationException", format!("{}: {}", error.path(), error.inner())))
+    serde_path_to_error::deserialize(input).map_err(|error| {
+        ApiError::new("SerializationException", format!("{}: {}", error.path(), error.inner()))
+    })
 }
 
 #[derive(Deserialize)]
@@ -89,7 +93,8 @@ fn delete(jobs: &Jobs, job: &str) -> ApiResult {
     match deleted {
         Ok(()) => Ok(json!({})),
         Err(StopError::Status { status, .. }) => {
-            let message = format!("The training job is in status {status}; only one that has ended can be deleted.");
+            let message =
+                format!("The training job is in status {status}; only one that has ended can be deleted.");
             Err(ApiError::new("ResourceInUse", message))
         }
         Err(error) => Err(refused(error)),
@@ -146,7 +151,10 @@ fn add_tags(jobs: &Jobs, input: AddTags) -> ApiResult {
     let mut all = jobs.tags(job, TagChange::None).map_err(refused)?;
     all.retain(|(key, _)| !tags.iter().any(|(new, _)| new == key));
     if all.len() + tags.len() > MOST_TAGS {
-        return Err(ApiError::new("ResourceLimitExceeded", format!("a resource has at most {MOST_TAGS} tags")));
+        return Err(ApiError::new(
+            "ResourceLimitExceeded",
+            format!("a resource has at most {MOST_TAGS} tags"),
+        ));
     }
     Ok(tags_answer(jobs.tags(job, TagChange::Add(&tags)).map_err(refused)?))
 }
@@ -154,7 +162,9 @@ fn add_tags(jobs: &Jobs, input: AddTags) -> ApiResult {
 fn check_tag(key: &str, value: &str) -> Result<(), ApiError> {
     let (in_key, in_value) = (key.chars().count(), value.chars().count());
     if !(1..=128).contains(&in_key) || in_value > 256 {
-        let message = format!("the tag {key:?} has {in_key} characters in its key and {in_value} in its value; 1 to 128 and 0 to 256 are allowed");
+        let message = format!(
+            "the tag {key:?} has {in_key} characters in its key and {in_value} in its value; 1 to 128 and 0 to 256 are allowed"
+        );
         return Err(ApiError::validation(message));
     }
     Ok(())

@@ -40,10 +40,12 @@ pub(super) enum Asked {
 impl Asked {
     pub(super) fn of<B>(request: &Request<B>) -> Self {
         let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
-        if let Some((service, operation)) = header("x-amz-target").and_then(|target| target.rsplit_once('.')) {
+        if let Some((service, operation)) = header("x-amz-target").and_then(|target| target.rsplit_once('.'))
+        {
             return Self::Target(service.to_owned(), operation.to_owned());
         }
-        let form = header(CONTENT_TYPE.as_str()).is_some_and(|kind| kind.starts_with("application/x-www-form-urlencoded"));
+        let form = header(CONTENT_TYPE.as_str())
+            .is_some_and(|kind| kind.starts_with("application/x-www-form-urlencoded"));
         // Clients send forms to the root only; S3 has nothing to post there.
         let root = request.uri().path() == "/" && request.method() == hyper::Method::POST;
         if form && root { Self::Query } else { Self::S3 }
@@ -52,7 +54,11 @@ impl Asked {
 
 impl Services {
     /// Answers a request that is not S3's.
-    pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>, asked: Asked) -> Response<s3s::Body> {
+    pub(super) async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        asked: Asked,
+    ) -> Response<s3s::Body> {
         let form = if asked == Asked::Query { Form::Xml } else { Form::Json };
         let result = match self.verified(request).await {
             // SQLite and files are waited for.
@@ -69,7 +75,10 @@ impl Services {
         let body = Limited::new(body, LARGEST_BODY).collect().await.map_err(|error| {
             if error.is::<LengthLimitError>() {
                 let message = format!("a request has at most {LARGEST_BODY} bytes");
-                return ApiError { status: StatusCode::PAYLOAD_TOO_LARGE, ..ApiError::new("RequestEntityTooLargeException", message) };
+                return ApiError {
+                    status: StatusCode::PAYLOAD_TOO_LARGE,
+                    ..ApiError::new("RequestEntityTooLargeException", message)
+                };
             }
             ApiError::new("IncompleteBody", format!("the request breaks off: {error}"))
         })?;
@@ -85,7 +94,10 @@ impl Services {
         let secret = |access: &str| (self.secrets)(access);
         match verify(&signed, secret, now.cast_signed()) {
             Ok(_) => Ok(body),
-            Err(error) => Err(ApiError { status: StatusCode::FORBIDDEN, ..ApiError::new(error.code(), error.to_string()) }),
+            Err(error) => Err(ApiError {
+                status: StatusCode::FORBIDDEN,
+                ..ApiError::new(error.code(), error.to_string())
+            }),
         }
     }
 
@@ -95,12 +107,15 @@ impl Services {
         };
         let input = |body: &[u8]| -> Result<Value, ApiError> {
             let body = if body.is_empty() { b"{}" } else { body };
-            serde_json::from_slice(body).map_err(|error| ApiError::new("SerializationException", error.to_string()))
+            serde_json::from_slice(body)
+                .map_err(|error| ApiError::new("SerializationException", error.to_string()))
         };
         match service.as_str() {
             "SageMaker" => sagemaker::carry_out(&self.jobs, operation, input(body)?),
             "Logs_20140328" => logs::carry_out(&self.jobs, operation, &input(body)?),
-            other => Err(ApiError::new("UnknownOperationException", format!("there is no service {other} here"))),
+            other => {
+                Err(ApiError::new("UnknownOperationException", format!("there is no service {other} here")))
+            }
         }
     }
 }
@@ -120,7 +135,10 @@ mod tests {
         };
         let form = ("content-type", "application/x-www-form-urlencoded; charset=utf-8");
         let target = |a: &str, b: &str| Asked::Target(a.into(), b.into());
-        assert_eq!(asked("POST", "/", &[("x-amz-target", "SageMaker.Search")]), target("SageMaker", "Search"));
+        assert_eq!(
+            asked("POST", "/", &[("x-amz-target", "SageMaker.Search")]),
+            target("SageMaker", "Search")
+        );
         assert_eq!(
             asked("POST", "/", &[("x-amz-target", "Logs_20140328.GetLogEvents")]),
             target("Logs_20140328", "GetLogEvents")
@@ -128,6 +146,9 @@ mod tests {
         assert_eq!(asked("POST", "/", &[form]), Asked::Query);
         assert_eq!(asked("POST", "/bucket/key?uploads", &[form]), Asked::S3);
         assert_eq!(asked("GET", "/", &[]), Asked::S3);
-        assert_eq!(asked("POST", "/bucket", &[("content-type", "multipart/form-data; boundary=x")]), Asked::S3);
+        assert_eq!(
+            asked("POST", "/bucket", &[("content-type", "multipart/form-data; boundary=x")]),
+            Asked::S3
+        );
     }
 }

@@ -107,12 +107,14 @@ pub(super) fn verify(
 }
 
 fn parse(header: &str) -> Result<Authorization<'_>, SignatureError> {
-    let rest = header.strip_prefix(ALGORITHM).ok_or(SignatureError::Incomplete("algorithm (AWS4-HMAC-SHA256)"))?;
+    let rest =
+        header.strip_prefix(ALGORITHM).ok_or(SignatureError::Incomplete("algorithm (AWS4-HMAC-SHA256)"))?;
     let part = |name: &'static str| {
         let found = rest.split(',').find_map(|part| part.trim().strip_prefix(name)?.strip_prefix('='));
         found.ok_or(SignatureError::Incomplete(name))
     };
-    let (credential, signed_headers, signature) = (part("Credential")?, part("SignedHeaders")?, part("Signature")?);
+    let (credential, signed_headers, signature) =
+        (part("Credential")?, part("SignedHeaders")?, part("Signature")?);
     let (access_key, scope) = credential.split_once('/').ok_or(SignatureError::Incomplete("Credential"))?;
     let mut steps = scope.split('/');
     let (date, region, service, end) = (steps.next(), steps.next(), steps.next(), steps.next());
@@ -133,7 +135,8 @@ fn canonical_request(request: &Signed<'_>, signed_headers: &str) -> Result<Strin
     }
     for name in names {
         let values = request.headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-        let values: Vec<_> = values.map(|value| value.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        let values: Vec<_> =
+            values.map(|value| value.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
         // A String takes everything.
         let _ = writeln!(lines, "{name}:{}", values.join(","));
     }
@@ -150,7 +153,9 @@ fn encoded(path: &str) -> String {
     let mut text = String::with_capacity(path.len());
     for byte in path.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => text.push(byte.into()),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                text.push(byte.into())
+            }
             other => {
                 let _ = write!(text, "%{other:02X}");
             }
@@ -161,8 +166,11 @@ fn encoded(path: &str) -> String {
 
 /// Pairs in order; those without a value get an empty one.
 fn query(raw: &str) -> String {
-    let mut pairs: Vec<_> =
-        raw.split('&').filter(|pair| !pair.is_empty()).map(|pair| pair.split_once('=').unwrap_or((pair, ""))).collect();
+    let mut pairs: Vec<_> = raw
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .collect();
     pairs.sort_unstable();
     pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")
 }
@@ -174,7 +182,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 /// Of `YYYYMMDD'T'HHMMSS'Z'`.
 fn seconds(date: &str) -> Option<i64> {
     let parsed = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%SZ", date).ok()?;
-    Some(parsed.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second())
+    Some(jiff::tz::Offset::UTC.to_timestamp(parsed).ok()?.as_second())
 }
 
 fn keyed(key: &[u8]) -> Option<Hmac<Sha256>> {
@@ -252,8 +260,13 @@ mod tests {
         assert_eq!(check(&[], b"", NOW + CLOCK_SKEW + 1), Err(Clock));
         assert_eq!(check(&[("authorization", &other("/20150830/", "/20150829/"))], b"", NOW), Err(Clock));
         let unsigned_host = other("content-type;host;", "content-type;");
-        assert_eq!(check(&[("authorization", &unsigned_host)], b"", NOW), Err(Incomplete("SignedHeaders (host)")));
-        for damaged in ["", "Bearer x", "AWS4-HMAC-SHA256 Credential=a/b", &other("Signature=5", "Signature=x")] {
+        assert_eq!(
+            check(&[("authorization", &unsigned_host)], b"", NOW),
+            Err(Incomplete("SignedHeaders (host)"))
+        );
+        for damaged in
+            ["", "Bearer x", "AWS4-HMAC-SHA256 Credential=a/b", &other("Signature=5", "Signature=x")]
+        {
             assert!(check(&[("authorization", damaged)], b"", NOW).is_err(), "{damaged}");
         }
     }

@@ -11,15 +11,19 @@ pub(super) fn carry_out(body: &[u8]) -> ApiResult {
     let form = form(body);
     let member = |name: &str| form.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
     let xml = match member("Action") {
-        Some("GetCallerIdentity") => answer("GetCallerIdentity", "sts.amazonaws.com/doc/2011-06-15", &identity()),
+        Some("GetCallerIdentity") => {
+            answer("GetCallerIdentity", "sts.amazonaws.com/doc/2011-06-15", &identity())
+        }
         Some("GetRole") => {
-            let role = member("RoleName").ok_or_else(|| ApiError::new("ValidationError", "RoleName is missing"))?;
+            let role =
+                member("RoleName").ok_or_else(|| ApiError::new("ValidationError", "RoleName is missing"))?;
             answer("GetRole", IAM, &role_of(role))
         }
         Some("SimulatePrincipalPolicy") => {
             let actions = form.iter().filter(|(name, _)| name.starts_with("ActionNames.member."));
             let all: String = actions.map(|(_, action)| allowed(action)).collect();
-            let content = format!("<IsTruncated>false</IsTruncated><EvaluationResults>{all}</EvaluationResults>");
+            let content =
+                format!("<IsTruncated>false</IsTruncated><EvaluationResults>{all}</EvaluationResults>");
             answer("SimulatePrincipalPolicy", IAM, &content)
         }
         other => {
@@ -67,5 +71,8 @@ fn form(body: &[u8]) -> Vec<(String, String)> {
     let decode = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
     let text = String::from_utf8_lossy(body);
     let pairs = text.split('&').filter(|pair| !pair.is_empty());
-    pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(a, b)| (decode(a), decode(b))).collect()
+    pairs
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .map(|(a, b)| (decode(a), decode(b)))
+        .collect()
 }

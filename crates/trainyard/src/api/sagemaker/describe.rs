@@ -66,7 +66,9 @@ fn fill_in(sent: &mut Map<String, Value>) {
     default("KmsKeyId", &["OutputDataConfig"], json!(""));
     default("CompressionType", &["OutputDataConfig"], json!("GZIP"));
     default("MaxRuntimeInSeconds", &["StoppingCondition"], json!(DEFAULT_MAX_RUNTIME));
-    for member in ["EnableNetworkIsolation", "EnableInterContainerTrafficEncryption", "EnableManagedSpotTraining"] {
+    for member in
+        ["EnableNetworkIsolation", "EnableInterContainerTrafficEncryption", "EnableManagedSpotTraining"]
+    {
         default(member, &[], json!(false));
     }
     for channel in sent.get_mut("InputDataConfig").and_then(Value::as_array_mut).into_iter().flatten() {

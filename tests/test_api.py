@@ -27,7 +27,7 @@ class SageMaker:
 
     def create(self, *arguments, **members):
         """Creates a job and returns its name."""
-        self.yard.give_away()
+        self.yard.give_away(data=False)
         request = self.job(*arguments, **members)
         answer = self.api.create_training_job(**request)
         fits_model(self.api, "CreateTrainingJob", answer)
@@ -132,14 +132,16 @@ def test_create_answers_at_once_and_the_job_is_described_from_then_on(yard, sage
 
 
 def test_wrong_requests_are_answered_in_amazons_words(yard, sagemaker):
-    job = sagemaker.job(yard.sh("true\n"))
+    program = yard.sh("true\n")
+    yard.give_away()
+    job = sagemaker.job(program)
     job.update(TrainingJobName="_" * 64)
     answered, message = refused(sagemaker.api.create_training_job, **job)
     assert answered == "ValidationException"
     assert message.startswith("2 validation errors detected: Value '") and "at 'trainingJobName' failed to satisfy" in message
     answered, message = refused(sagemaker.api.describe_training_job, TrainingJobName="nobody")
     assert (answered, message) == ("ValidationException", "Requested resource not found.")
-    job = sagemaker.job(yard.sh("true\n"), channels=[yards.channel("in", "s3://input/nothing/")])
+    job = sagemaker.job(program, channels=[yards.channel("in", "s3://input/nothing/")])
     answered, message = refused(sagemaker.api.create_training_job, **job)
     assert answered == "ValidationException" and message.startswith("No S3 objects found under S3 URL")
 

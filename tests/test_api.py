@@ -220,6 +220,43 @@ def test_lists_are_filtered_before_they_are_cut_into_pages(yard, sagemaker):
     assert refused(sagemaker.api.list_training_jobs, StatusEquals="Ended")[0] == "ValidationException"
 
 
+def test_jobs_are_found_by_what_they_are(yard, sagemaker):
+    program = yard.sh("echo loss=0.$(hostname | tr -dc 0-9)\n")
+    algorithm = {
+        "TrainingImage": f"host:{program}", "TrainingInputMode": "File",
+        "MetricDefinitions": [{"Name": "loss", "Regex": "loss=(.*)"}],
+    }
+    for i in range(3):
+        name = sagemaker.create(
+            program, TrainingJobName=f"found-{i}", AlgorithmSpecification=algorithm, HyperParameters={"k": str(i)},
+            Tags=[{"Key": "team", "Value": "blue" if i else "red"}],
+        )
+        sagemaker.ended(name)
+
+    def found(*filters, **request):
+        expression = {"Filters": [dict(zip(("Name", "Operator", "Value"), each, strict=False)) for each in filters]}
+        answer = sagemaker.api.search(Resource="TrainingJob", SearchExpression=expression, **request)
+        fits_model(sagemaker.api, "Search", answer)
+        return [result["TrainingJob"]["TrainingJobName"] for result in answer["Results"]]
+
+    assert found(("HyperParameters.k", "GreaterThan", "0")) == ["found-2", "found-1"]
+    assert found(("Tags.team", "Equals", "red")) == ["found-0"]
+    assert found(("Metrics.loss", "LessThan", "0.2"), ("TrainingJobStatus", "Equals", "Completed"),
+                 SortBy="CreationTime", SortOrder="Ascending") == ["found-0", "found-1", "found-2"]
+    pages = sagemaker.api.get_paginator("search").paginate(Resource="TrainingJob", PaginationConfig={"PageSize": 2})
+    assert sum(len(page["Results"]) for page in pages) == 3
+    assert refused(sagemaker.api.search, Resource="Endpoint")[0] == "ValidationException"
+
+
+def test_nothing_of_a_job_can_be_changed_but_its_tags(yard, sagemaker):
+    name = sagemaker.create(yard.sh("true\n"))
+    sagemaker.ended(name)
+    answered, message = refused(
+        sagemaker.api.update_training_job, TrainingJobName=name, RemoteDebugConfig={"EnableRemoteDebug": True}
+    )
+    assert answered == "ValidationException" and message.startswith("RemoteDebugConfig: not supported")
+
+
 def test_tags_are_added_listed_and_removed(yard, sagemaker):
     name = sagemaker.create(yard.sh("true\n"), Tags=[{"Key": "a", "Value": "1"}])
     arn = sagemaker.ended(name)["TrainingJobArn"]

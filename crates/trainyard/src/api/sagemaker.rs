@@ -14,6 +14,7 @@ use crate::exit::one_line;
 
 mod describe;
 mod list;
+mod search;
 
 /// Carries out an operation by its name.
 pub(super) fn carry_out(jobs: &Jobs, operation: &str, input: Value) -> ApiResult {
@@ -23,6 +24,8 @@ pub(super) fn carry_out(jobs: &Jobs, operation: &str, input: Value) -> ApiResult
         "ListTrainingJobs" => list::list(jobs, read(input)?),
         "StopTrainingJob" => stop(jobs, &read::<Named>(input)?.job),
         "DeleteTrainingJob" => delete(jobs, &read::<Named>(input)?.job),
+        "UpdateTrainingJob" => update(jobs, &read(input)?),
+        "Search" => search::search(jobs, &read(input)?),
         "AddTags" => add_tags(jobs, read(input)?),
         "ListTags" => list_tags(jobs, &read(input)?),
         "DeleteTags" => delete_tags(jobs, &read(input)?),
@@ -84,6 +87,27 @@ fn stop(jobs: &Jobs, job: &str) -> ApiResult {
             Err(ApiError::validation(message))
         }
         Err(error) => Err(refused(error)),
+    }
+}
+
+#[derive(Deserialize)]
+struct Update {
+    #[serde(rename = "TrainingJobName")]
+    job: String,
+    #[serde(flatten)]
+    changes: serde_json::Map<String, Value>,
+}
+
+/// Profilers, warm pools and shells into instances, which this operation changes, do not exist here.
+fn update(jobs: &Jobs, input: &Update) -> ApiResult {
+    let described =
+        jobs.described(&input.job).map_err(|error| ApiError::internal(one_line(&error.into())))?;
+    let job = described.ok_or_else(not_found)?.job;
+    match input.changes.keys().next() {
+        None => Ok(json!({ "TrainingJobArn": arn(jobs, &job.name) })),
+        Some(member) => Err(ApiError::validation(format!(
+            "{member}: not supported; of a job nothing can be changed but its tags"
+        ))),
     }
 }
 

@@ -10,6 +10,8 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::job::Outline;
+
 mod build;
 mod config;
 mod gpus;
@@ -18,6 +20,7 @@ mod limits;
 mod path;
 mod shard;
 
+pub(crate) use build::check_listing;
 pub use build::{Listing, PlanError, Surroundings, manifests, plan};
 pub use gpus::{DeviceEdits, Gpu, GpuError, GpuPlan, GpuPolicy, wants_accelerators};
 pub use image::{ALLPAIRS, BUILT_IN_PROGRAM, FileKind, Image, ImageError};
@@ -47,6 +50,12 @@ impl JobPlan {
     /// Whether a daemon has part in it, who may keep something of an instance that was killed.
     pub fn is_through_daemon(&self) -> bool {
         self.instances.iter().any(|instance| matches!(instance.runtime, RuntimePlan::Docker(_)))
+    }
+
+    /// What of it is known before anything is planned.
+    pub fn outline(&self) -> Outline {
+        let hosts = self.instances.iter().map(|instance| instance.host.clone()).collect();
+        Outline { job: self.job.clone(), hosts, merges: self.merge.is_some() }
     }
 
     /// Between SIGTERM and SIGKILL; the same for all instances.

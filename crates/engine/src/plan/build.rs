@@ -140,7 +140,8 @@ pub fn plan(spec: &TrainingJobSpec, surroundings: &Surroundings) -> Result<JobPl
     })
 }
 
-fn check_listing(channel: &ChannelSpec, listing: &Listing) -> Result<(), PlanError> {
+/// Whether a channel selects objects that can be files beside each other.
+pub(crate) fn check_listing(channel: &ChannelSpec, listing: &Listing) -> Result<(), PlanError> {
     if listing.objects.is_empty() {
         return Err(PlanError::NoObjects {
             channel: channel.name.clone(),

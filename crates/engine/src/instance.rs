@@ -5,13 +5,15 @@
 //! and leaves nothing behind but what it hands back.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use rustix::fs::Mode;
 use rustix::process::{setsid, umask};
 
 use crate::explain::chain;
-use crate::plan::InstancePlan;
+use crate::network::{JoinError, Namespaces};
+use crate::plan::{InstancePlan, NetworkPlan};
 use crate::run::{
     Appender, Exit, InstanceDirectory, LogLine, Outcome, Parts, RunDirectory, RunDirectoryError, Stream,
     Timestamp,
@@ -27,6 +29,7 @@ mod memory;
 mod metrics;
 mod objects;
 mod reports;
+mod resolver;
 mod scratch;
 mod stage;
 mod stop;
@@ -105,6 +108,8 @@ enum Broken {
     Layers(#[source] StartError),
     #[error("the instance can't get a place of its own")]
     Jail(#[source] StartError),
+    #[error("the instance can't join the network of its job")]
+    Network(#[from] JoinError),
 }
 
 /// What all phases of an instance need to know.
@@ -115,6 +120,7 @@ struct Scene<'a> {
     self_program: &'a Path,
     shield: Shield,
     stop: &'a Stop,
+    network: Option<Namespaces>,
 }
 
 async fn carry_out(
@@ -127,11 +133,12 @@ async fn carry_out(
     let run = &directory.run().map_err(Broken::Plan)?;
     let stop = &Stop::watch(directory, plan.grace).map_err(Broken::Stop)?;
     let scratch = &Scratch::new(directory.scratch());
-    let scene = Scene { plan, run, scratch, self_program, shield, stop };
+    let mut scene = Scene { plan, run, scratch, self_program, shield, stop, network: None };
     let places = match stage::stage(&scene, reports).await {
         Ok(places) => places,
         Err(error) => return Ok((not_staged(&error), Parts::default())),
     };
+    scene.network = join_network(plan).await?;
     let appender = Appender::open(&directory.log()).map_err(Broken::Log)?;
     let mut log = Log::new(appender, Metrics::new(&plan.metrics, reports));
     let outcome = train(&scene, places, &mut log, reports).await?;
@@ -143,6 +150,18 @@ async fn carry_out(
             Ok((outcome, parts))
         }
         Err(error) => Ok((not_collected(outcome, &error, reports), Parts::default())),
+    }
+}
+
+/// The instance's place in the network of its job. The connection to it is this process's standard input,
+/// and stays open as long as the process lives.
+async fn join_network(plan: &InstancePlan) -> Result<Option<Namespaces>, JoinError> {
+    match plan.network {
+        NetworkPlan::Job { .. } => {
+            let connection = io::stdin().as_fd().try_clone_to_owned()?;
+            Ok(Some(Namespaces::received(connection).await?))
+        }
+        NetworkPlan::Alone => Ok(None),
     }
 }
 

@@ -12,6 +12,7 @@ use rustix::fs::{Access, access};
 
 use crate::engine::Submission;
 use crate::image::UnpackedImage;
+use crate::plan::network::INTERFACE;
 use crate::plan::{FileKind, Image, ImageError, Listing, PlanError, Surroundings, manifests, plan};
 use crate::spec::{
     Capabilities, ChannelSource, ChannelSpec, TrainingJobSpec, Unsupported, Violations, unsupported,
@@ -44,8 +45,6 @@ pub struct Machine {
 
 /// Jobs of this machine belong to no account; twelve digits are what programs expect.
 const ACCOUNT: &str = "000000000000";
-/// Instances of this machine share its network; they meet on the loopback interface.
-const NETWORK_INTERFACE: &str = "lo";
 
 /// Why a request can't become a job.
 #[derive(Debug, thiserror::Error)]
@@ -138,7 +137,7 @@ pub async fn prepare(
         base_environment: machine.base_environment.clone(),
         region: machine.region.clone(),
         account: ACCOUNT.to_owned(),
-        network_interface: NETWORK_INTERFACE.to_owned(),
+        network_interface: INTERFACE.to_owned(),
         output_folder,
         grace: machine.grace,
         listings,

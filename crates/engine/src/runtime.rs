@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use rustix::system::sysinfo;
 
-use crate::plan::{Exposed, Identity, InstancePlan, RuntimePlan};
+use crate::plan::{Exposed, Identity, InstancePlan, NetworkPlan, RuntimePlan};
 
 pub(crate) mod jail;
 
@@ -52,6 +52,7 @@ pub(crate) fn jail(plan: &InstancePlan, shield: Shield, places: Places) -> Jail 
     Jail {
         root,
         hostname: plan.host.clone(),
+        in_network_of_job: matches!(plan.network, NetworkPlan::Job { .. }),
         mounts,
         shm_size: plan.shm_size.unwrap_or_else(half_of_memory),
         program: Program {

@@ -7,11 +7,12 @@ use indexmap::IndexMap;
 
 use super::config::config_files;
 use super::image::{Image, built_in};
+use super::network;
 use super::path::relative_path;
 use super::shard;
 use super::{
-    ChannelPlan, HostAddress, InstancePlan, JobPlan, MergePlan, MetricDefinition, ObjectPlan, OutputPlan,
-    Role, RuntimePlan,
+    ChannelPlan, HostAddress, InstancePlan, JobPlan, MergePlan, MetricDefinition, NetworkPlan, ObjectPlan,
+    OutputPlan, Role, RuntimePlan,
 };
 use crate::job::MERGE_HOST;
 use crate::spec::{ChannelSource, ChannelSpec, Distribution, MergeSpec, ShardBy, TrainingJobSpec};
@@ -208,7 +209,8 @@ fn instance(
         job: spec.name.clone(),
         attempt: 1,
         host: hosts[rank].clone(),
-        hosts: hosts.iter().enumerate().map(|(rank, name)| address(rank, name)).collect(),
+        hosts: hosts.iter().enumerate().map(|(rank, name)| network::address(rank, name)).collect(),
+        network: network::of_job(),
         role: Role::Train,
         runtime: surroundings.image.runtime(),
         command: surroundings.image.command(&spec.algorithm),
@@ -222,13 +224,6 @@ fn instance(
         shm_size: spec.settings.shm_size_gb.map(|size| u64::from(size) << 30),
         compression_level: spec.settings.output_level.unwrap_or(COMPRESSION_LEVEL),
     }
-}
-
-/// Instances that share the machine's network each have a loopback address of their own, so that two
-/// that listen at their own name do not meet.
-fn address(rank: usize, name: &str) -> HostAddress {
-    let number = rank + 1;
-    HostAddress { name: name.to_owned(), address: format!("127.77.{}.{}", number / 256, number % 256) }
 }
 
 /// What `train` finds in its environment; what the request sets wins.
@@ -266,6 +261,7 @@ fn merge_plan(merge: &MergeSpec, train: &InstancePlan, surroundings: &Surroundin
     let instance = InstancePlan {
         host: MERGE_HOST.to_owned(),
         hosts: vec![host],
+        network: NetworkPlan::Alone,
         role: Role::Merge,
         runtime: RuntimePlan::Host { exposed: vec![program], working_directory: PathBuf::from("/tmp") },
         command,

@@ -21,15 +21,20 @@ use serde::{Deserialize, Serialize};
 use crate::plan::Identity;
 use crate::run::Exit;
 
+mod ids;
 pub(crate) mod init;
 mod layers;
 mod machine;
 mod mounts;
+mod namespaces;
 mod privileges;
 mod program;
+pub(crate) mod refusal;
 mod root;
 mod run_as;
 pub(crate) mod start;
+
+pub(crate) use namespaces::{NamespaceError, unshare};
 
 /// The hidden subcommand that runs [`init::instance_init`].
 pub(crate) const INIT_COMMAND: &str = "instance-init";
@@ -41,6 +46,9 @@ pub(crate) struct Jail {
     pub(crate) root: Root,
     /// The name that `hostname` shows.
     pub(crate) hostname: String,
+    /// Whether the namespaces of a place in its job's network come with the order. Otherwise the
+    /// instance has a network for itself.
+    pub(crate) in_network_of_job: bool,
     /// What is put into the root, in this order.
     pub(crate) mounts: Vec<Mount>,
     /// Of `/dev/shm`, in bytes.
@@ -140,8 +148,6 @@ pub(crate) struct RunAs {
 /// What `instance-init` tells the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Message {
-    /// The namespaces are there, the id maps can be written.
-    Unshared,
     /// The kernel refuses namespaces.
     NamespacesRefused {
         /// An errno.
@@ -203,6 +209,10 @@ enum SetupError {
     NoFolder { path: PathBuf },
     #[error("the supervisor's order is damaged")]
     Order(#[from] serde_json::Error),
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    #[error("the supervisor has not sent the instance's place in the network of its job")]
+    NoNetwork,
     #[error("the supervisor has gone")]
     Gone,
 }

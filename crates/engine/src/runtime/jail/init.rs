@@ -16,10 +16,12 @@ use rustix::system::sethostname;
 use rustix::thread::UnshareFlags;
 
 use super::mounts::Tree;
+use super::namespaces::{self, NamespaceError};
 use super::{
     Command, Jail, Message, Root, RunAs, SetupError, layers, machine, privileges, program, root, step,
 };
 use crate::explain::chain;
+use crate::network::{self, Namespaces};
 use crate::run::Exit;
 use crate::sys::{self, Fork};
 
@@ -41,17 +43,21 @@ pub fn instance_init() -> ExitCode {
 }
 
 fn outer(socket: &mut UnixStream) -> Result<(), SetupError> {
-    let namespaces = UnshareFlags::NEWUSER
-        | UnshareFlags::NEWNS
-        | UnshareFlags::NEWPID
-        | UnshareFlags::NEWUTS
-        | UnshareFlags::NEWIPC;
-    if let Err(error) = sys::unshare(namespaces) {
-        let errno = error.raw_os_error().unwrap_or_default();
-        return tell(socket, &Message::NamespacesRefused { errno });
+    let (jail, network) = order(socket)?;
+    let mut namespaces =
+        UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWUTS | UnshareFlags::NEWIPC;
+    // Nothing of it stays open.
+    match network {
+        Some(network) => network.enter().map_err(step("enter the network of the job"))?,
+        None => namespaces |= UnshareFlags::NEWNET,
     }
-    tell(socket, &Message::Unshared)?;
-    let jail = order(socket)?;
+    match namespaces::unshare(namespaces) {
+        Err(NamespaceError::Refused(error)) => {
+            let errno = error.raw_os_error().unwrap_or_default();
+            return tell(socket, &Message::NamespacesRefused { errno });
+        }
+        other => other?,
+    }
     match sys::fork().map_err(step("start the first process of the instance"))? {
         Fork::Child => first_process(&jail, socket),
         // That it has ended means that the whole namespace is empty.
@@ -73,6 +79,9 @@ fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError>
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(step("depend on the supervisor"))?;
     setsid().map_err(step("start a session"))?;
     sethostname(jail.hostname.as_bytes()).map_err(step("set the host name"))?;
+    if !jail.in_network_of_job {
+        network::start_loopback().map_err(step("start the loopback interface"))?;
+    }
 
     let run_as = jail.program.run_as.as_ref().filter(|_| RunAs::is_possible());
     if let Some(run_as) = run_as {
@@ -183,12 +192,20 @@ fn tell(socket: &mut UnixStream, message: &Message) -> Result<(), SetupError> {
     socket.write_all(&line).map_err(|_| SetupError::Gone)
 }
 
-/// Reads the supervisor's order byte for byte up to its end: what follows are commands.
-fn order(socket: &mut UnixStream) -> Result<Jail, SetupError> {
+/// Reads the supervisor's order byte for byte up to its end: what follows are commands. With its first
+/// bytes comes the instance's place in the network of its job.
+fn order(socket: &mut UnixStream) -> Result<(Jail, Option<Namespaces>), SetupError> {
     let mut length = [0; 8];
-    socket.read_exact(&mut length).map_err(|_| SetupError::Gone)?;
+    let (received, descriptors) = network::receive(&*socket, &mut length).map_err(|_| SetupError::Gone)?;
+    socket.read_exact(&mut length[received..]).map_err(|_| SetupError::Gone)?;
     let mut text = Vec::new();
     let limit = u64::from_le_bytes(length);
     socket.take(limit).read_to_end(&mut text).map_err(|_| SetupError::Gone)?;
-    Ok(serde_json::from_slice(&text)?)
+    let jail: Jail = serde_json::from_slice(&text)?;
+    let network = Namespaces::of(descriptors);
+    // Never in the machine's network for want of another.
+    if jail.in_network_of_job != network.is_some() {
+        return Err(SetupError::NoNetwork);
+    }
+    Ok((jail, network))
 }

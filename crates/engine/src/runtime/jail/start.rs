@@ -2,22 +2,21 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as Socket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
 
-use fs_err as fs;
-use rustix::process::{Pid, PidfdFlags, getgid, getuid, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, getuid, pidfd_open};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
-use super::{Command, INIT_COMMAND, Jail, Message};
+use super::{Command, INIT_COMMAND, Jail, Message, refusal};
+use crate::network::{Namespaces, send};
 use crate::run::Exit;
 use crate::sys::watch_readable;
-
-mod refusal;
 
 /// A jail in which nothing has been started.
 #[derive(Debug, thiserror::Error)]
@@ -79,33 +78,31 @@ pub(crate) struct Output {
     pub(crate) stderr: Receiver,
 }
 
-/// Starts `self_program` as the first process of a jail, up to namespaces with their id maps.
+/// Starts `self_program` as the first process of a jail, in the network of its job if there is one.
 ///
 /// # Errors
-/// The kernel refuses it, or the program does not know `instance-init`.
-pub(crate) async fn start(self_program: &Path, jail: &Jail) -> Result<(Running, Output), StartError> {
-    let (mut running, output) = spawn(self_program)
+/// The program can't be started, or does not know `instance-init`.
+pub(crate) async fn start(
+    self_program: &Path,
+    jail: &Jail,
+    network: Option<&Namespaces>,
+) -> Result<(Running, Output), StartError> {
+    let (init, socket) = spawn(self_program)
         .map_err(|source| StartError::Io { step: "start the first process of the instance", source })?;
-    match running.message().await {
-        Some(Message::Unshared) => {}
-        Some(Message::NamespacesRefused { errno }) => return Err(refusal::explain(errno)),
-        other => return Err(unexpected(other)),
-    }
-    write_id_maps(running.init.id())
-        .map_err(|source| StartError::Io { step: "map user ids into the instance", source })?;
     let order = serde_json::to_vec(jail)
         .map_err(|error| StartError::Broken { explanation: format!("can't write down the jail: {error}") })?;
-    let sent = async {
-        running.commands.write_all(&(order.len() as u64).to_le_bytes()).await?;
-        running.commands.write_all(&order).await
-    };
-    sent.await.map_err(|source| StartError::Io { step: "talk to the instance", source })?;
+    let descriptors = network.map(Namespaces::descriptors);
+    let length = (order.len() as u64).to_le_bytes();
+    let talking = |source| StartError::Io { step: "talk to the instance", source };
+    send(&socket, &length, descriptors.as_ref().map_or(&[], |both| both)).map_err(talking)?;
+    let (mut running, output) = running(init, socket).map_err(talking)?;
+    running.commands.write_all(&order).await.map_err(talking)?;
     Ok((running, output))
 }
 
-fn spawn(self_program: &Path) -> io::Result<(Running, Output)> {
-    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-    let mut init = Process::new(self_program)
+fn spawn(self_program: &Path) -> io::Result<(Child, Socket)> {
+    let (ours, theirs) = Socket::pair()?;
+    let init = Process::new(self_program)
         .arg(INIT_COMMAND)
         // The instance could read it in /proc.
         .env_clear()
@@ -114,14 +111,18 @@ fn spawn(self_program: &Path) -> io::Result<(Running, Output)> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
+    Ok((init, ours))
+}
+
+fn running(mut init: Child, socket: Socket) -> io::Result<(Running, Output)> {
     let taken = (init.stdout.take(), init.stderr.take());
     let (Some(stdout), Some(stderr)) = taken else { return Err(io::ErrorKind::BrokenPipe.into()) };
     let output = Output {
         stdout: Receiver::from_owned_fd(stdout.into())?,
         stderr: Receiver::from_owned_fd(stderr.into())?,
     };
-    ours.set_nonblocking(true)?;
-    let (read, commands) = UnixStream::from_std(ours)?.into_split();
+    socket.set_nonblocking(true)?;
+    let (read, commands) = UnixStream::from_std(socket)?.into_split();
     let ended = watch_readable(pidfd_open(Pid::from_child(&init), PidfdFlags::empty())?)?;
     let running = Running { init, ended, messages: BufReader::new(read), commands, line: Vec::new() };
     Ok((running, output))
@@ -140,6 +141,10 @@ impl Running {
     pub(crate) async fn started(&mut self) -> Result<(), StartError> {
         match self.message().await {
             Some(Message::Started) => Ok(()),
+            Some(Message::NamespacesRefused { errno }) => {
+                let explanation = refusal::explain(&io::Error::from_raw_os_error(errno));
+                Err(StartError::Namespaces { explanation })
+            }
             Some(Message::NotStarted { code, explanation }) => Err(StartError::Program { code, explanation }),
             Some(Message::OverlayRefused { target, reason }) => Err(StartError::Overlay { target, reason }),
             other => Err(unexpected(other)),
@@ -179,39 +184,4 @@ fn unexpected(message: Option<Message>) -> StartError {
         None => "the first process of the instance ended before it had started the program".to_owned(),
     };
     StartError::Broken { explanation }
-}
-
-/// All ids of this process's own namespace for who may map them, else the one id as 0.
-fn write_id_maps(pid: u32) -> io::Result<()> {
-    let process = PathBuf::from(format!("/proc/{pid}"));
-    let all = fs::read_to_string("/proc/self/uid_map")?;
-    // Root of a container may lack the right to map other ids.
-    if getuid().is_root() && fs::write(process.join("uid_map"), identity(&all)).is_ok() {
-        let all = fs::read_to_string("/proc/self/gid_map")?;
-        return fs::write(process.join("gid_map"), identity(&all));
-    }
-    fs::write(process.join("setgroups"), "deny")?;
-    fs::write(process.join("uid_map"), format!("0 {} 1\n", getuid().as_raw()))?;
-    fs::write(process.join("gid_map"), format!("0 {} 1\n", getgid().as_raw()))
-}
-
-/// The map that gives every id of a namespace the same number in a namespace inside it;
-/// user_namespaces(7) has the format.
-fn identity(own: &str) -> String {
-    let ranges = own.lines().filter_map(|line| {
-        let mut fields = line.split_ascii_whitespace();
-        Some((fields.next()?, fields.nth(1)?))
-    });
-    ranges.map(|(first, count)| format!("{first} {first} {count}\n")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_identity_map_covers_what_the_outer_namespace_has() {
-        assert_eq!(identity("         0          0 4294967295\n"), "0 0 4294967295\n");
-        assert_eq!(identity("0 1000 1\n1 100000 65536\n"), "0 0 1\n1 1 65536\n");
-    }
 }

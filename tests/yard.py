@@ -345,9 +345,9 @@ class Yard:
         ended.events = [json.loads(line) for line in ended.stdout.splitlines()]
         return ended
 
-    def command(self, *arguments, expect=0, stdin=None):
+    def command(self, *arguments, expect=0, stdin=None, env=None):
         """Runs any other command to its end."""
-        ended = self._start(arguments, stdin).end()
+        ended = self._start(arguments, stdin, env).end()
         assert expect is None or ended.exit_code == expect, f"expected exit code {expect}, got {ended}"
         return ended
 

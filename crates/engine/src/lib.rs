@@ -12,6 +12,7 @@ mod explain;
 pub mod image;
 pub mod instance;
 pub mod job;
+pub mod lookup;
 pub mod network;
 pub mod plan;
 pub mod prepare;

@@ -2,9 +2,11 @@
 
 #![expect(
     unsafe_code,
-    reason = "fork, pre_exec, unshare, mount_setattr, kill and close_range have no safe interface, and tokio wants its callers to vouch for descriptors"
+    reason = "fork, pre_exec, unshare, mount_setattr, kill, close_range and the C library's lookup have no safe interface, and tokio wants its callers to vouch for descriptors"
 )]
 
+#[cfg(target_env = "gnu")]
+use std::ffi::CStr;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -92,4 +94,21 @@ pub(crate) fn run_as(command: &mut Command, uid: Uid, gid: Gid, groups: Vec<Gid>
 pub(crate) fn close_inherited() {
     // SAFETY: called first, before this process has opened anything of its own.
     unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
+}
+
+/// Says by which services (as in nsswitch.conf(5)) the C library looks up a database of this process.
+#[cfg(target_env = "gnu")]
+pub(crate) fn configure_lookup(database: &CStr, services: &CStr) -> io::Result<()> {
+    unsafe extern "C" {
+        // Of <nss.h>; the libc crate does not have it.
+        fn __nss_configure_lookup(
+            database: *const libc::c_char,
+            services: *const libc::c_char,
+        ) -> libc::c_int;
+    }
+    // SAFETY: both are C strings, which the function reads and does not keep.
+    match unsafe { __nss_configure_lookup(database.as_ptr(), services.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }

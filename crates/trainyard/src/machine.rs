@@ -1,8 +1,7 @@
-//! What this machine and its user's environment have to say: the only place where they are read.
+//! What this machine and its user's environment have to say to a job.
 
-use std::collections::BTreeMap;
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -10,40 +9,26 @@ use indexmap::IndexMap;
 use trainyard_engine::prepare::{ImageSource, Machine};
 use trainyard_engine::storage::Buckets;
 
+use crate::config::Config;
+
 /// Where SageMaker's own examples run; only programs that ask for the region see it.
 const DEFAULT_REGION: &str = "us-east-1";
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What the command line says of the machine.
-#[derive(Debug, Default)]
-pub(crate) struct Given {
-    /// `--bucket NAME=DIR`.
-    pub(crate) buckets: Vec<(String, PathBuf)>,
-    /// `--image NAME=SOURCE`.
-    pub(crate) images: Vec<(String, String)>,
-    /// `--grace SECONDS`.
-    pub(crate) grace: Option<Duration>,
-}
-
-/// Puts together what the command line says and what the environment has.
-pub(crate) fn machine(data: &Path, given: &Given) -> anyhow::Result<Machine> {
-    let mut named = BTreeMap::new();
-    for (name, folder) in &given.buckets {
-        let folder = std::path::absolute(folder).with_context(|| format!("--bucket {name}"))?;
-        named.insert(name.clone(), folder);
-    }
-    let mut images = BTreeMap::new();
-    for (name, source) in &given.images {
-        images.insert(name.clone(), crate::job_file::absolute_image(source, &env::current_dir()?));
-    }
+/// Puts together what is configured and what the environment has; `grace` is `--grace SECONDS`.
+pub(crate) fn machine(config: &Config, grace: Option<Duration>) -> anyhow::Result<Machine> {
+    let data = &config.data_dir.value;
+    let buckets = config.places.buckets.iter();
+    let buckets = buckets.map(|(name, folder)| (name.clone(), folder.value.clone()));
+    let images = config.places.images.iter();
     Ok(Machine {
         program: env::current_exe().context("finding this program's own file")?,
         base_environment: base_environment(),
         region: env::var("AWS_REGION").unwrap_or_else(|_| DEFAULT_REGION.to_owned()),
-        buckets: Buckets::new(named, data.join("s3")),
-        images,
+        buckets: Buckets::new(buckets.collect(), data.join("s3")),
+        images: images.map(|(name, source)| (name.clone(), source.value.clone())).collect(),
         image_source: ImageSource { store: data.join("images"), docker_config: docker_config() },
-        grace: given.grace,
+        grace,
     })
 }
 
@@ -64,16 +49,4 @@ fn docker_config() -> Option<PathBuf> {
     let given = env::var_os("DOCKER_CONFIG").filter(|folder| !folder.is_empty()).map(PathBuf::from);
     let folder = given.or_else(|| env::home_dir().map(|home| home.join(".docker")));
     folder.map(|folder| folder.join("config.json"))
-}
-
-/// The data folder: what was asked for, else the user's own (XDG Base Directory Specification).
-pub(crate) fn data_folder(given: Option<&Path>) -> anyhow::Result<PathBuf> {
-    let own = || {
-        let share = env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-        let home = || env::home_dir().map(|home| home.join(".local/share"));
-        share.or_else(home).map(|share| share.join("trainyard"))
-    };
-    let folder = given.map(Path::to_owned).or_else(own);
-    let folder = folder.context("there is no home folder for jobs' data; name a folder with --data-dir")?;
-    std::path::absolute(&folder).with_context(|| format!("data folder {}", folder.display()))
 }

@@ -2,7 +2,10 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context;
+
 mod cli;
+mod config;
 mod exit;
 mod job_file;
 mod machine;
@@ -13,11 +16,18 @@ fn main() -> ExitCode {
     if let Some(code) = cli::instance::inside() {
         return code;
     }
-    match cli::run() {
+    match set_up().and_then(|()| cli::run()) {
         Ok(exit) => exit.into(),
         Err(error) => {
             eprintln!("error: {}", exit::one_line(&error));
             exit::of(&error).into()
         }
     }
+}
+
+fn set_up() -> anyhow::Result<()> {
+    if cfg!(linked_statically) {
+        trainyard_engine::lookup::use_built_in_services().context("setting up the lookup of names")?;
+    }
+    Ok(())
 }

@@ -12,10 +12,10 @@ use trainyard_engine::plan::JobPlan;
 use trainyard_engine::prepare::prepare;
 use trainyard_toolkit::split::row_range;
 
-use super::Places;
+use crate::config::{Config, Flags};
 use crate::exit::{Exit, Refused};
 use crate::job_file;
-use crate::machine::{data_folder, machine};
+use crate::machine::machine;
 use crate::show::{Form, fetching};
 
 /// Show what each instance of a job would get, without starting anything
@@ -28,7 +28,7 @@ pub(super) struct Plan {
     #[arg(value_hint = ValueHint::FilePath)]
     job: PathBuf,
     #[command(flatten)]
-    places: Places,
+    flags: Flags,
     /// Show the row range of each instance for a matrix of N rows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=i64::MAX as u64))]
     rows: Option<u64>,
@@ -39,9 +39,9 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
-        let data = data_folder(self.places.data_dir.as_deref())?;
+        let config = Config::read(&self.flags)?;
         let request = job_file::read(&self.job)?;
-        let machine = machine(&data, &self.places.given(None))?;
+        let machine = machine(&config, None)?;
         let backend = LocalBackend::new(machine.program.clone());
         let capabilities = backend.capabilities();
         let form = Form::choose(self.json);

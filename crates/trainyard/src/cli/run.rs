@@ -13,10 +13,10 @@ use trainyard_engine::backend::local::LocalBackend;
 use trainyard_engine::engine::{Command, Driver, Engine, EngineError};
 use trainyard_engine::prepare::{Prepared, prepare};
 
-use super::Places;
+use crate::config::{Config, Flags};
 use crate::exit::{Exit, Refused};
 use crate::job_file;
-use crate::machine::{data_folder, machine};
+use crate::machine::machine;
 use crate::show::{Display, Form, fetching};
 
 /// Run a training job to its end
@@ -29,7 +29,7 @@ pub(super) struct Run {
     #[arg(value_hint = ValueHint::FilePath)]
     job: PathBuf,
     #[command(flatten)]
-    places: Places,
+    flags: Flags,
     /// Take up the job where it ended: only instances that had not ended well run again
     #[arg(long)]
     resume: bool,
@@ -52,9 +52,9 @@ Ctrl-C stops the job: SIGTERM, the grace, SIGKILL; what was written is archived.
 
 impl Run {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
-        let data = data_folder(self.places.data_dir.as_deref())?;
+        let config = Config::read(&self.flags)?;
         let request = job_file::read(&self.job)?;
-        let machine = machine(&data, &self.places.given(self.grace.map(Duration::from_secs)))?;
+        let machine = machine(&config, self.grace.map(Duration::from_secs))?;
         let backend = LocalBackend::new(machine.program.clone());
         let form = Form::choose(self.json);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
@@ -63,7 +63,7 @@ impl Run {
             let prepared = prepared.map_err(anyhow::Error::new).map_err(Refused::from)?;
             // The image is in use until the job has ended.
             let Prepared { submission, image: _image } = prepared;
-            let engine = Engine::open(&data, Arc::new(backend))?;
+            let engine = Engine::open(&config.data_dir.value, Arc::new(backend))?;
             let name = submission.plan.job.clone();
             let driver = if self.resume {
                 engine.resume(&name, &submission.request).await.map_err(refusal)?

@@ -1,9 +1,13 @@
 """The network of a job: what its instances are called there, what they reach, and that nothing of it is left."""
 
+import hashlib
+import http.server
 import json
 import os
 import signal
 import socket
+import socketserver
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,7 @@ from images import base, docker_archive, layer
 from yard import AS_ROOT, wait_until
 
 HOSTS = ("algo-1", "algo-2", "algo-3", "algo-4")
-STOPPED = 11
+FAILED, STOPPED = 10, 11
 
 PAIRS = r"""
 import json, socket, sys, threading, time
@@ -240,6 +244,110 @@ def test_the_machines_own_loopback_and_abstract_sockets_are_out_of_reach(yard, m
     assert ended.log()[:2] == ["refused", "refused"]
 
 
+@pytest.fixture
+def outside():
+    """A server of the machine at an address that is not its loopback's, which any job may reach: its URL."""
+    own = own_address()
+    if own is None:
+        pytest.skip("this machine has no address but its loopback's")
+    server = http.server.ThreadingHTTPServer((own, 0), Content)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://{own}:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+class Content(http.server.BaseHTTPRequestHandler):
+    """Serves as many bytes as the path says, each the last digit of its position."""
+
+    def do_GET(self):
+        size = int(self.path.strip("/"))
+        self.send_response(200)
+        self.send_header("Content-Length", str(size))
+        self.end_headers()
+        self.wfile.write((b"0123456789" * (size // 10 + 1))[:size])
+
+    def log_message(self, *_):
+        pass
+
+
+FETCH = """
+import hashlib, socket, urllib.request
+for _ in range(3):
+    content = urllib.request.urlopen(%r + "/3000001", timeout=30).read()
+    print(len(content), hashlib.sha256(content).hexdigest())
+"""
+
+
+def test_the_outside_is_reached_unless_a_job_is_isolated(yard, outside):
+    program = yard.python(FETCH % outside)
+    ended = yard.run(yard.job(program, instances=2))
+    expected = hashlib.sha256((b"0123456789" * 300001)[:3000001]).hexdigest()
+    for host in ("algo-1", "algo-2"):
+        assert ended.log(host) == [f"3000001 {expected}"] * 3
+    yard.run(yard.job(program, EnableNetworkIsolation=True), expect=FAILED)
+
+
+def test_the_outside_is_reached_from_an_image(yard, outside):
+    ended = yard.run(yard.job(image(yard, f"wget -q -O - {outside}/25\n")))
+    assert ended.log() == ["0123456789012345678901234"]
+
+
+def test_a_port_at_which_nobody_listens_refuses_as_it_does_outside(yard, outside):
+    with socket.socket() as unused:
+        unused.bind((own_address(), 0))
+        place = unused.getsockname()
+        attempt = f"import socket, time\nstarted = time.monotonic()\ntry: socket.create_connection({place}, 30)\n"
+        program = yard.python(attempt + "except OSError as error: print(type(error).__name__)\n")
+        assert yard.run(yard.job(program)).log() == ["ConnectionRefusedError"]
+
+
+class Names(socketserver.BaseRequestHandler):
+    """Answers every question for an address of IPv4 with the same one."""
+
+    def handle(self):
+        question, server = self.request
+        end = question.index(b"\0", 12) + 5
+        wanted = question[end - 4:end - 2] == b"\0\1"
+        answer = b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4" + bytes([203, 0, 113, 77]) if wanted else b""
+        counts = bytes([0, 1, 0, wanted, 0, 0, 0, 0])
+        server.sendto(question[:2] + b"\x81\x80" + counts + question[12:end] + answer, self.client_address)
+
+
+@pytest.fixture
+def name_server(yard):
+    """A name server of the test; a program that makes it the machine's for the one that it starts."""
+    own = own_address()
+    if not AS_ROOT or own is None:
+        pytest.skip("only root can listen at port 53, and only where the machine has an address")
+    try:
+        server = socketserver.UDPServer((own, 53), Names)
+    except OSError as error:
+        pytest.skip(f"port 53 of {own} can't be had: {error}")
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    file = yard.file("resolv.conf", f"nameserver {own}\noptions timeout:9\n")
+    yield in_namespace(f"mount --bind {file} /etc/resolv.conf")
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def in_namespace(command):
+    """A program that starts another one where a command of root's has been carried out for it alone."""
+    return ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", f'{command} && exec "$@"', "sh"]
+
+
+def test_names_of_the_outside_are_looked_up_where_the_machine_does(yard, name_server):
+    look_up = "import socket; print(socket.gethostbyname('trainyard.example'), socket.gethostbyname('algo-1'))"
+    ended = yard.ended(yard.start(yard.job(yard.python(look_up)), before=name_server))
+    assert ended.log() == ["203.0.113.77 198.18.240.1"]
+    isolated = yard.job(yard.python(look_up), EnableNetworkIsolation=True)
+    yard.ended(yard.start(isolated, before=name_server), expect=FAILED)
+
+
 def processes(yard, command):
     """Processes of a hidden command for the yard's jobs."""
     found = []
@@ -288,10 +396,16 @@ def test_a_network_ends_when_everything_around_it_was_killed_and_a_resume_starts
     assert processes(yard, b"network") == []
 
 
-@pytest.mark.skipif(not AS_ROOT, reason="only root can start a program as another user with a limit of its own")
+def test_a_job_whose_network_was_killed_fails_and_says_so(yard):
+    running = yard.start(yard.job(yard.sh("echo started; sleep 1000"), instances=2))
+    running.wait_for_line("started", "algo-1")
+    running.wait_for_line("started", "algo-2")
+    (network,) = processes(yard, b"network")
+    os.kill(network, signal.SIGKILL)
+    assert "network was killed" in yard.ended(running, expect=FAILED).reason
+
+
 def test_a_kernel_that_refuses_network_namespaces_is_told_with_the_setting(yard):
-    limit = 'echo 0 > /proc/sys/user/max_net_namespaces && exec "$@"'
-    before = ["unshare", "--user", "--map-root-user", "sh", "-c", limit, "sh"]
-    ended = yard.ended(yard.start(yard.job(yard.sh("true")), before=before), expect=None)
-    assert ended.exit_code != 0
+    refusing = in_namespace("echo 0 > /proc/sys/user/max_net_namespaces")
+    ended = yard.ended(yard.start(yard.job(yard.sh("true")), before=refusing), expect=FAILED)
     assert "user.max_net_namespaces is 0" in ended.reason

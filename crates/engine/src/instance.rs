@@ -12,7 +12,7 @@ use rustix::fs::Mode;
 use rustix::process::{setsid, umask};
 
 use crate::explain::chain;
-use crate::network::{JoinError, Namespaces};
+use crate::network::{JoinError, Namespaces, Place};
 use crate::plan::{InstancePlan, NetworkPlan};
 use crate::run::{
     Appender, Exit, InstanceDirectory, LogLine, Outcome, Parts, RunDirectory, RunDirectoryError, Stream,
@@ -108,7 +108,7 @@ enum Broken {
     Layers(#[source] StartError),
     #[error("the instance can't get a place of its own")]
     Jail(#[source] StartError),
-    #[error("the instance can't join the network of its job")]
+    #[error("the instance has no network")]
     Network(#[from] JoinError),
 }
 
@@ -120,7 +120,14 @@ struct Scene<'a> {
     self_program: &'a Path,
     shield: Shield,
     stop: &'a Stop,
-    network: Option<Namespaces>,
+    network: Option<Place>,
+}
+
+impl Scene<'_> {
+    /// What the instance's processes enter to be in the network of its job, if it is to be in one.
+    fn namespaces(&self) -> Option<&Namespaces> {
+        self.network.as_ref().map(|place| &place.namespaces)
+    }
 }
 
 async fn carry_out(
@@ -141,7 +148,11 @@ async fn carry_out(
     scene.network = join_network(plan).await?;
     let appender = Appender::open(&directory.log()).map_err(Broken::Log)?;
     let mut log = Log::new(appender, Metrics::new(&plan.metrics, reports));
-    let outcome = train(&scene, places, &mut log, reports).await?;
+    let outcome = tokio::select! {
+        outcome = train(&scene, places, &mut log, reports) => outcome?,
+        // The instance ends with what is dropped here: it would wait for the others in vain.
+        error = network_lost(&scene) => return Err(error.into()),
+    };
     match collect::collect(&scene, directory, reports).await {
         Ok(parts) => {
             if outcome == Outcome::Completed {
@@ -155,13 +166,20 @@ async fn carry_out(
 
 /// The instance's place in the network of its job. The connection to it is this process's standard input,
 /// and stays open as long as the process lives.
-async fn join_network(plan: &InstancePlan) -> Result<Option<Namespaces>, JoinError> {
+async fn join_network(plan: &InstancePlan) -> Result<Option<Place>, JoinError> {
     match plan.network {
         NetworkPlan::Job { .. } => {
             let connection = io::stdin().as_fd().try_clone_to_owned()?;
-            Ok(Some(Namespaces::received(connection).await?))
+            Ok(Some(Place::received(connection).await?))
         }
         NetworkPlan::Alone => Ok(None),
+    }
+}
+
+async fn network_lost(scene: &Scene<'_>) -> JoinError {
+    match &scene.network {
+        Some(place) => place.lost().await,
+        None => std::future::pending().await,
     }
 }
 

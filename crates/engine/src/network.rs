@@ -31,9 +31,10 @@ mod namespaces;
 mod netlink;
 mod socket;
 mod switch;
+mod way_out;
 
 pub(crate) use launch::JobNetwork;
-pub(crate) use namespaces::{JoinError, Namespaces};
+pub(crate) use namespaces::{JoinError, Namespaces, Place};
 pub(crate) use socket::{receive, send};
 pub use switch::job_network;
 

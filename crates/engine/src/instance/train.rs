@@ -46,7 +46,7 @@ pub(crate) async fn train(
     reports: &mut Reports,
 ) -> io::Result<Trained> {
     let kills = MemoryKills::so_far();
-    let (mut running, output) = match start(scene.self_program, jail, scene.network.as_ref()).await {
+    let (mut running, output) = match start(scene.self_program, jail, scene.namespaces()).await {
         Ok(started) => started,
         Err(error) => return Ok(Trained::NotStarted(error)),
     };

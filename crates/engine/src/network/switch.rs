@@ -1,6 +1,7 @@
 //! The process of a network: the bridge, and a place at it for each instance that is asked for.
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::ExitCode;
 
@@ -11,6 +12,7 @@ use rustix::process::setsid;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
 use super::netlink::{Interface, Mac, Netlink, Request};
+use super::way_out::WayOut;
 use super::{Answer, Join, LOOPBACK, hear, tell};
 use crate::explain::chain;
 use crate::plan::network::INTERFACE;
@@ -19,6 +21,7 @@ use crate::sys;
 
 /// Of the first interface that is made in a namespace.
 const FIRST: u32 = 2;
+const BRIDGE: &str = "bridge";
 /// The bridge's; made up, as the second bit of the first byte says.
 const BRIDGE_MAC: Mac = [2, 0, 0, 0, 0, 1];
 /// Ethernet's.
@@ -106,20 +109,30 @@ struct Switch {
     tables: Netlink,
     /// Of the last interface that was made.
     last: u32,
+    way_out: WayOut,
+    /// Whether the way out has been opened.
+    open: bool,
 }
 
 impl Switch {
     fn new() -> Result<Self, NetworkError> {
-        unshare(UnshareFlags::NEWNET).map_err(refused)?;
+        unshare(UnshareFlags::empty()).map_err(refused)?;
+        let way_out = WayOut::stay().map_err(step("start the way out"))?;
+        // From here on that thread alone is in the machine's network.
+        sys::unshare(UnshareFlags::NEWNET)
+            .map_err(|error| NetworkError::Namespace(refusal::explain(&error)))?;
         let user = own("user").map_err(step("find the user namespace"))?;
         let home = own("net").map_err(step("find the network namespace"))?;
         let tables = Netlink::open().map_err(step("ask for interfaces"))?;
-        tables.ask(&Request::bridge(FIRST, "bridge", BRIDGE_MAC)).map_err(step("make a bridge"))?;
-        Ok(Self { user, home, tables, last: FIRST })
+        tables.ask(&Request::bridge(FIRST, BRIDGE, BRIDGE_MAC)).map_err(step("make a bridge"))?;
+        Ok(Self { user, home, tables, last: FIRST, way_out, open: false })
     }
 
     /// Makes an instance's network namespace.
     fn connect(&mut self, join: &Join) -> Result<OwnedFd, NetworkError> {
+        if let (Some(gateway), false) = (join.gateway, self.open) {
+            self.open(join, gateway)?;
+        }
         sys::unshare(UnshareFlags::NEWNET).map_err(step("make a network namespace"))?;
         let opened = inside();
         // Back before anything else, for the bridge's namespace is where this thread belongs.
@@ -129,6 +142,15 @@ impl Switch {
         self.last += 1;
         self.wire(join, &place, &tables)?;
         Ok(place)
+    }
+
+    /// Makes the bridge itself the gateway.
+    fn open(&mut self, join: &Join, gateway: Ipv4Addr) -> Result<(), NetworkError> {
+        let address = Request::address(FIRST, gateway, join.prefix_length);
+        self.tables.ask(&address).map_err(step("give the gateway its address"))?;
+        self.way_out.open(BRIDGE, join, gateway).map_err(step("open the way out"))?;
+        self.open = true;
+        Ok(())
     }
 
     /// Connects a namespace to the bridge.

@@ -210,7 +210,7 @@ fn instance(
         attempt: 1,
         host: hosts[rank].clone(),
         hosts: hosts.iter().enumerate().map(|(rank, name)| network::address(rank, name)).collect(),
-        network: network::of_job(),
+        network: network::of_job(spec.network_isolation),
         role: Role::Train,
         runtime: surroundings.image.runtime(),
         command: surroundings.image.command(&spec.algorithm),

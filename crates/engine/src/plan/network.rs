@@ -13,6 +13,8 @@ pub(crate) const INTERFACE: &str = "eth0";
 
 const NETWORK: Ipv4Addr = Ipv4Addr::new(198, 18, 240, 0);
 const PREFIX_LENGTH: u8 = 20;
+/// The last address but the one for broadcasts.
+const GATEWAY: Ipv4Addr = Ipv4Addr::new(198, 18, 255, 254);
 
 /// The address of the host with this number, from 0.
 pub(super) fn address(rank: usize, name: &str) -> HostAddress {
@@ -21,9 +23,9 @@ pub(super) fn address(rank: usize, name: &str) -> HostAddress {
     HostAddress { name: name.to_owned(), address: address.to_string() }
 }
 
-/// The network of a job. Nobody is at the gateway yet.
-pub(super) fn of_job() -> NetworkPlan {
-    NetworkPlan::Job { prefix_length: PREFIX_LENGTH, gateway: None }
+/// The network of a job; an isolated one has no way out.
+pub(super) fn of_job(isolated: bool) -> NetworkPlan {
+    NetworkPlan::Job { prefix_length: PREFIX_LENGTH, gateway: (!isolated).then_some(GATEWAY) }
 }
 
 #[cfg(test)]
@@ -31,9 +33,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_have_addresses_in_their_order() {
+    fn hosts_have_addresses_in_their_order_and_none_has_the_gateways() {
         let of = |rank| address(rank, "host").address;
         assert_eq!([of(0), of(254), of(255)], ["198.18.240.1", "198.18.240.255", "198.18.241.0"]);
         assert_eq!(of(4092), "198.18.255.253");
+        assert!((0..4093).map(of).all(|address| address != GATEWAY.to_string()));
     }
 }

@@ -163,3 +163,53 @@ fn link(index: u32, up: bool) -> Vec<u8> {
 fn narrow(family: i32) -> u8 {
     u8::try_from(family).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kinds of the attributes, and what is in them, level by level.
+    fn attributes(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
+        let mut found = Vec::new();
+        while let [a, b, c, d, ..] = *bytes {
+            let length = usize::from(u16::from_ne_bytes([a, b]));
+            found.push((u16::from_ne_bytes([c, d]), &bytes[4..length]));
+            bytes = &bytes[length.next_multiple_of(4)..];
+        }
+        assert!(bytes.is_empty(), "{bytes:?}");
+        found
+    }
+
+    fn within(attributes: &[(u16, &[u8])], kind: u16) -> Vec<u8> {
+        let found: Vec<_> = attributes.iter().filter(|(other, _)| *other == kind).collect();
+        assert_eq!(found.len(), 1, "{kind} in {attributes:?}");
+        found[0].1.to_vec()
+    }
+
+    #[test]
+    fn an_address_is_asked_for_as_rtnetlink_describes_it() {
+        let request = Request::address(2, Ipv4Addr::new(198, 18, 240, 1), 20);
+        let header = [&32_u32.to_ne_bytes()[..], &20_u16.to_ne_bytes(), &0x605_u16.to_ne_bytes(), &[0; 8]];
+        let structure = [&[2, 20, 0, 0], &2_u32.to_ne_bytes()[..]];
+        let attribute = [&8_u16.to_ne_bytes()[..], &2_u16.to_ne_bytes(), &[198, 18, 240, 1]];
+        assert_eq!(request.bytes(), [header.concat(), structure.concat(), attribute.concat()].concat());
+    }
+
+    #[test]
+    fn the_other_end_of_a_pair_is_described_within_the_first() {
+        let end = |index, name| Interface { index, name, mac: [2, 0, 0, 0, 0, 7], mtu: 1500 };
+        let request = Request::pair(&end(3, "port1"), &end(2, "eth0"), 9);
+        let length = u32::try_from(request.bytes().len()).unwrap();
+        assert_eq!(request.bytes()[..4], length.to_ne_bytes());
+        let here = attributes(&request.bytes()[HEADER + 16..]);
+        assert_eq!(within(&here, IFLA_IFNAME), b"port1\0");
+        let information = within(&here, IFLA_LINKINFO);
+        let information = attributes(&information);
+        assert_eq!(within(&information, IFLA_INFO_KIND), b"veth");
+        let peer = within(&attributes(&within(&information, IFLA_INFO_DATA)), VETH_INFO_PEER);
+        assert_eq!(peer[4..8], 2_u32.to_ne_bytes());
+        let there = attributes(&peer[16..]);
+        assert_eq!(within(&there, IFLA_IFNAME), b"eth0\0");
+        assert_eq!(within(&there, IFLA_NET_NS_FD), 9_i32.to_ne_bytes());
+    }
+}

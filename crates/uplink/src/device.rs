@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::sync::mpsc;
 use std::thread;
 
+use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use tokio::sync::oneshot;
 
@@ -56,7 +57,7 @@ impl Device {
             udp: tap(Protocol::UDP, &[])?,
             icmp: tap(Protocol::ICMPV4, &asks_for_echo())?,
         };
-        nix::sys::socket::setsockopt(&taps.udp, nix::sys::socket::sockopt::ReceiveTimestampns, &true)?;
+        stamp(&taps.udp)?;
         let sender = marked(Type::RAW, Protocol::from(libc::IPPROTO_RAW))?;
         sender.set_nonblocking(true)?;
         Ok(Self { taps, sender, workshop: Workshop::open()? })
@@ -105,10 +106,24 @@ impl Workshop {
     pub(crate) async fn datagrams(&self, ends: Ends) -> io::Result<UdpSocket> {
         self.make(move || {
             let socket = marked(Type::DGRAM, Protocol::UDP)?;
+            stamp(&socket)?;
             socket.set_reuse_address(true)?;
             socket.set_ip_transparent_v4(true)?;
             socket.bind(&ends.outside.into())?;
             socket.connect(&ends.inside.into())?;
+            socket.set_nonblocking(true)?;
+            Ok(socket.into())
+        })
+        .await
+    }
+
+    /// A socket that gets its own datagrams.
+    pub(crate) async fn probe(&self) -> io::Result<UdpSocket> {
+        self.make(|| {
+            let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+            stamp(&socket)?;
+            socket.bind(&SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0).into())?;
+            socket.connect(&socket.local_addr()?)?;
             socket.set_nonblocking(true)?;
             Ok(socket.into())
         })
@@ -125,6 +140,11 @@ fn marked(kind: Type, protocol: Protocol) -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, kind, Some(protocol))?;
     socket.set_mark(MARK)?;
     Ok(socket)
+}
+
+/// Lets the kernel say when what arrives arrived.
+fn stamp(socket: &Socket) -> io::Result<()> {
+    Ok(setsockopt(socket, sockopt::ReceiveTimestampns, &true)?)
 }
 
 fn tap(protocol: Protocol, filter: &[SockFilter]) -> io::Result<Socket> {

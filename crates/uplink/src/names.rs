@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::Shared;
 use crate::packet::Unreachable;
 use crate::policy::DOMAIN;
-use crate::udp::{Inside, connected, received, reject};
+use crate::udp::{Inside, connected, put, received, reject};
 
 /// A name server that has not answered for so long is passed over; programs wait for five seconds.
 const PATIENCE: Duration = Duration::from_millis(1500);
@@ -89,19 +89,19 @@ pub(crate) async fn answer(shared: &Shared, inside: &mut Inside) {
 /// It can't be asked or is silent.
 async fn ask(outside: &UdpSocket, inside: &mut Inside, unanswered: &mut Unanswered) -> io::Result<()> {
     for question in &unanswered.0 {
-        outside.send(question).await?;
+        put(outside, question).await?;
     }
     let mut last = Instant::now();
     loop {
         let end = last + if unanswered.0.is_empty() { IDLE } else { PATIENCE };
         tokio::select! {
-            Ok(question) = inside.next() => {
+            question = inside.next() => {
                 // Further questions give no more time for the ones before.
                 if unanswered.0.is_empty() {
                     last = Instant::now();
                 }
                 unanswered.asked(question.clone());
-                outside.send(&question).await?;
+                put(outside, &question).await?;
             }
             answer = received(outside) => {
                 let answer = answer?;

@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that can't go on fails")]
 
+mod cable;
 mod connections;
+mod datagrams;
 #[path = "../../src/netlink.rs"]
 mod netlink;
 mod yard;

@@ -3,26 +3,21 @@
 
 use std::io;
 use std::net::{Ipv4Addr, TcpStream};
-use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 
-use nix::net::if_::if_nametoindex;
 use nix::sched::{CloneFlags, unshare};
 use tokio::sync::oneshot;
 use trainyard_uplink::{Config, Device, Uplink};
 
+use crate::cable::{GATEWAY, PREFIX_LENGTH, give, join_network, set_up, wire};
 use crate::netlink::{LOOPBACK, Netlink, Request};
 
 /// The machine's own address, which is not one of its loopback.
 pub(crate) const MACHINE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 /// Where clouds keep a machine's credentials; here the machine has it itself.
 pub(crate) const METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
-/// The way out of the job's network.
-pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
-const JOB: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
-const PREFIX_LENGTH: u8 = 16;
 
 /// Set for the process that a test starts itself as.
 const STARTED: &str = "UPLINK_TEST_STARTED";
@@ -55,8 +50,9 @@ pub(crate) fn run<T: FnOnce(&mut Yard)>(resolvers: &[&str], test: T) {
             continue;
         }
         let program = std::env::current_exe().unwrap();
-        let output = Command::new(start[0])
-            .args(&start[1..])
+        let output = Command::new("timeout")
+            .arg("120")
+            .args(&start)
             .arg(program)
             .args(["--exact", name, "--nocapture"])
             .env(STARTED, "1")
@@ -138,72 +134,6 @@ impl Drop for Yard {
             self.stop();
         }
     }
-}
-
-/// In a namespace between the two: one end of a cable, the other in the job's.
-fn wire(place: &fs_err::File) -> io::Result<()> {
-    unshare(CloneFlags::CLONE_NEWNET)?;
-    let netlink = Netlink::open()?;
-    let peer = [
-        vec![0; 16],
-        attribute(libc::IFLA_IFNAME, b"eth0\0"),
-        attribute(libc::IFLA_NET_NS_FD, &place.as_raw_fd().to_ne_bytes()),
-    ]
-    .concat();
-    let cable =
-        [attribute(libc::IFLA_INFO_KIND, b"veth"), attribute(libc::IFLA_INFO_DATA, &attribute(1, &peer))];
-    netlink.ask(
-        &Request::create(libc::RTM_NEWLINK, &[0; 16])
-            .with(libc::IFLA_IFNAME, b"way\0")
-            .with(libc::IFLA_LINKINFO, &cable.concat()),
-    )?;
-    let index = if_nametoindex("way")?;
-    give(&netlink, index, GATEWAY, PREFIX_LENGTH)?;
-    set_up(&netlink, index)
-}
-
-fn join_network() -> io::Result<()> {
-    let netlink = Netlink::open()?;
-    let index = if_nametoindex("eth0")?;
-    set_up(&netlink, LOOPBACK)?;
-    give(&netlink, index, JOB, PREFIX_LENGTH)?;
-    set_up(&netlink, index)?;
-    let route = [
-        libc::AF_INET as u8,
-        0,
-        0,
-        0,
-        libc::RT_TABLE_MAIN,
-        libc::RTPROT_STATIC,
-        libc::RT_SCOPE_UNIVERSE,
-        libc::RTN_UNICAST,
-        0,
-        0,
-        0,
-        0,
-    ];
-    netlink.ask(&Request::create(libc::RTM_NEWROUTE, &route).with(libc::RTA_GATEWAY, &GATEWAY.octets()))
-}
-
-fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-    let mut bytes = [((4 + value.len()) as u16).to_ne_bytes(), kind.to_ne_bytes()].concat();
-    bytes.extend(value);
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
-    bytes
-}
-
-fn set_up(netlink: &Netlink, index: u32) -> io::Result<()> {
-    let up = (libc::IFF_UP as u32).to_ne_bytes();
-    netlink.ask(&Request::change(libc::RTM_NEWLINK, &[&[0; 4], &index.to_ne_bytes()[..], &up, &up].concat()))
-}
-
-fn give(netlink: &Netlink, index: u32, address: Ipv4Addr, prefix_length: u8) -> io::Result<()> {
-    let body = [&[libc::AF_INET as u8, prefix_length, 0, 0], &index.to_ne_bytes()[..]].concat();
-    netlink.ask(
-        &Request::create(libc::RTM_NEWADDR, &body)
-            .with(libc::IFA_LOCAL, &address.octets())
-            .with(libc::IFA_ADDRESS, &address.octets()),
-    )
 }
 
 /// In the job's network: lets the gateway have what is for a part of the loopback network.

@@ -18,10 +18,10 @@ HOSTS = ("algo-1", "algo-2", "algo-3", "algo-4")
 FAILED, STOPPED = 10, 11
 
 PAIRS = r"""
-import json, socket, sys, threading, time
+import json, signal, socket, threading
 
 config = json.load(open("/opt/ml/input/config/resourceconfig.json"))
-own, port = config["current_host"], int(sys.argv[1]) if len(sys.argv) > 1 else 8080
+own, port = config["current_host"], 8080
 
 def serve(listener):
     while True:
@@ -36,13 +36,13 @@ def ask(host):
                 connection.sendall(own.encode())
                 return connection.recv(100).decode()
         except ConnectionRefusedError:
-            time.sleep(0.01)
+            threading.Event().wait(0.01)
 
 listener = socket.create_server(("0.0.0.0", port))
 threading.Thread(target=serve, args=(listener,), daemon=True).start()
 for host in config["hosts"]:
     print(ask(host), flush=True)
-time.sleep(1000)
+signal.pause()
 """
 
 PAIRS_OF_AN_IMAGE = """

@@ -112,20 +112,23 @@ struct Switch {
     way_out: WayOut,
     /// Whether the way out has been opened.
     open: bool,
+    /// The machine's settings that forbid namespaces.
+    refusing: Option<String>,
 }
 
 impl Switch {
     fn new() -> Result<Self, NetworkError> {
+        let refusing = refusal::refusing_settings();
         unshare(UnshareFlags::empty()).map_err(refused)?;
         let way_out = WayOut::stay().map_err(step("start the way out"))?;
         // From here on that thread alone is in the machine's network.
         sys::unshare(UnshareFlags::NEWNET)
-            .map_err(|error| NetworkError::Namespace(refusal::explain(&error)))?;
+            .map_err(|error| NetworkError::Namespace(refusal::explain_by(&error, refusing.clone())))?;
         let user = own("user").map_err(step("find the user namespace"))?;
         let home = own("net").map_err(step("find the network namespace"))?;
         let tables = Netlink::open().map_err(step("ask for interfaces"))?;
         tables.ask(&Request::bridge(FIRST, BRIDGE, BRIDGE_MAC)).map_err(step("make a bridge"))?;
-        Ok(Self { user, home, tables, last: FIRST, way_out, open: false })
+        Ok(Self { user, home, tables, last: FIRST, way_out, open: false, refusing })
     }
 
     /// Makes an instance's network namespace.
@@ -133,7 +136,8 @@ impl Switch {
         if let (Some(gateway), false) = (join.gateway, self.open) {
             self.open(join, gateway)?;
         }
-        sys::unshare(UnshareFlags::NEWNET).map_err(step("make a network namespace"))?;
+        sys::unshare(UnshareFlags::NEWNET)
+            .map_err(|error| NetworkError::Namespace(refusal::explain_by(&error, self.refusing.clone())))?;
         let opened = inside();
         // Back before anything else, for the bridge's namespace is where this thread belongs.
         move_into_link_name_space(self.home.as_fd(), Some(LinkNameSpaceType::Network))

@@ -18,7 +18,13 @@ const SETTINGS: [(&str, &str, &str); 8] = [
 
 /// Names the setting that refuses, or all that could.
 pub(crate) fn explain(error: &io::Error) -> String {
-    let reason = refusing_settings().unwrap_or_else(|| {
+    explain_by(error, refusing_settings())
+}
+
+/// The same by settings that were read earlier: each user namespace has limits of its own, and one that was
+/// just entered forbids nothing, though those above it may.
+pub(crate) fn explain_by(error: &io::Error, refusing: Option<String>) -> String {
+    let reason = refusing.unwrap_or_else(|| {
         "none of kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns and \
          user.max_…_namespaces forbids them; a container or a security module around this program may, or \
          too many namespaces exist already"

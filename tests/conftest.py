@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yard as yards
+from machine_image import MachineImage
 
 
 @pytest.fixture(scope="session")
@@ -34,10 +35,35 @@ def users():
     return {"root": 0, "ordinary": yards.ORDINARY_USER} if os.geteuid() == 0 else {"ordinary": os.geteuid()}
 
 
-@pytest.fixture(params=users().values(), ids=users().keys())
+@pytest.fixture(scope="session")
+def machine_image(base):
+    """An image with what programs of the machine find around them."""
+    return MachineImage(base, yards.PYTHON)
+
+
+MODULES_OF_EVERY_RUNTIME = ("test_artifact", "test_channels", "test_config_files", "test_life", "test_logs")
+"""What is promised here is promised for programs of the machine and of images alike."""
+
+
+def pytest_generate_tests(metafunc):
+    """Runs a test as each user, and one of the contract on each runtime too."""
+    if "yard" not in metafunc.fixturenames:
+        return
+    marked = metafunc.definition.get_closest_marker
+    everywhere = metafunc.module.__name__ in MODULES_OF_EVERY_RUNTIME and not marked("host")
+    runtimes = ("host", "oci") if everywhere else ("host",)
+    of = dict(list(users().items())[:1]) if marked("one_user") and not marked("every_user") else users()
+    places = {f"{user}-{runtime}" if everywhere else user: (uid, runtime)
+              for runtime in runtimes for user, uid in of.items()}
+    metafunc.parametrize("yard", places.values(), ids=places.keys(), indirect=True)
+
+
+@pytest.fixture
 def yard(request, binary, base):
     """A yard that fails its test for anything that is left over."""
-    yard = yards.Yard(binary, request.param, base)
+    uid, runtime = request.param
+    image = request.getfixturevalue("machine_image") if runtime == "oci" else None
+    yard = yards.Yard(binary, uid, base, image)
     yield yard
     left = [] if request.node.stash.get(failed, False) else yard.leftovers()
     yard.close()

@@ -190,12 +190,12 @@ def test_no_credential_is_written_anywhere(yard):
         "AWS_SECRET_ACCESS_KEY": "trainyard-canary-secret-key",
         "AWS_SESSION_TOKEN": "trainyard-canary-session-token",
     }
-    gate = yard.file("gate")
+    gate = yard.gate()
     program = yard.sh('env; echo shown; until [ -s "$GATE" ]; do sleep 0.05; done; echo 1 >/opt/ml/model/a')
     running = yard.start(yard.job(program, Environment={"GATE": str(gate)}), env=secrets)
     running.wait_for_line("shown")
     command_lines = all_command_lines()
-    gate.write_text("open")
+    gate.open()
     ended = yard.ended(running)
     written = [path.read_bytes() for path in yard.root.rglob("*") if path.is_file()]
     for secret in secrets.values():

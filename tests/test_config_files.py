@@ -131,7 +131,7 @@ def test_files_of_no_use_are_empty_lists(config):
 
 def test_metric_definitions_are_passed_on(yard, config):
     definitions = [{"Name": "loss", "Regex": "loss=(.*)"}]
-    image = f"host:{yard.sh(COPY_CONFIG)}"
+    image = yard.image(yard.sh(COPY_CONFIG))
     algorithm = {"TrainingImage": image, "TrainingInputMode": "File", "MetricDefinitions": definitions}
     files = config(AlgorithmSpecification=algorithm)["algo-1"]
     assert json.loads(files["metric-definition-regex.json"]) == definitions

@@ -136,6 +136,29 @@ def test_instances_share_layers_and_see_no_changes_of_each_other(yard, image):
     assert any((path / "tree/usr/bin/train").exists() for path in layers)
 
 
+@pytest.mark.parametrize(("depth", "told"), [(1, "takes memory"), (2, "has got a copy")])
+def test_where_the_kernel_refuses_overlays_an_image_runs_all_the_same(yard, image, depth, told):
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a file system that refuses overlays")
+    yard.data = yard.mount_overlays(depth) / "data"
+    script = """
+cat /etc/a /in/in/in || exit 1
+[ -e /etc/gone ] || echo deleted
+busybox stat -c '%a %n' /etc/a
+for i in 1 2 3; do echo $HOSTNAME > /etc/new-$i; done
+rm -r /in && cat /etc/new-1 /opt/ml/input/data/data/a && echo x > /opt/ml/model/$HOSTNAME
+"""
+    more = [layer({"etc/a": "a\n", "etc/gone": "", "in/in/in": "in\n"}), layer({}, deleted=["etc/gone"])]
+    yard.put("in", "a", "object\n")
+    job = yard.job(image(script, *more), instances=2, channels=[channel("data", "s3://in")])
+    for _ in range(2):
+        ended = yard.run(job)
+        for host in ("algo-1", "algo-2"):
+            assert ended.log(host) == ["a", "in", "deleted", "644 /etc/a", host, "object"]
+        assert set(ended.files()) == {"algo-1", "algo-2"}
+        assert len(ended.warnings) == 2 and all(told in warning for warning in ended.warnings), ended.warnings
+
+
 def test_an_image_sees_nothing_of_the_machine(yard, image):
     beside = yard.file("beside", "x")
     ended = yard.run(yard.job(image(f"ls {beside} 2>/dev/null || echo none; ls /\n")))
@@ -197,6 +220,24 @@ def test_sigterm_reaches_the_programs_of_an_image(yard, image):
     running.wait_for_line("ready")
     running.interrupt()
     assert yard.ended(running, expect=11).text("m") == "saved\n"
+
+
+@pytest.mark.parametrize(("named", "trapped"), [("SIGUSR1", "USR1"), ("int", "INT"), ("1", "HUP")])
+def test_the_stop_signal_of_an_image_is_what_a_stop_sends(yard, image, named, trapped):
+    script = f"""
+trap 'echo wrong > /opt/ml/model/m; exit 0' TERM
+trap 'echo saved > /opt/ml/model/m; exit 0' {trapped}
+echo ready; while true; do sleep 0.05; done
+"""
+    running = yard.start(yard.job(image(script, StopSignal=named)))
+    running.wait_for_line("ready")
+    running.interrupt()
+    assert yard.ended(running, expect=11).text("m") == "saved\n"
+
+
+def test_a_stop_signal_that_does_not_exist_is_refused(yard, image):
+    error = yard.refused(yard.job(image(StopSignal="SIGFOO")))
+    assert '"SIGFOO"' in error and "STOPSIGNAL" in error and "SIGRTMIN+3" in error
 
 
 def test_the_failure_file_and_the_exit_code_of_an_image_are_the_reason(yard, image):

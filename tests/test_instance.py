@@ -170,6 +170,15 @@ def test_dev_shm_is_half_of_the_memory(probe):
     assert memory * 0.45 <= shm <= memory * 0.55
 
 
+def test_dev_shm_has_the_size_that_the_job_asks_for(yard):
+    program = yard.python("""
+import os
+shm = os.statvfs("/dev/shm")
+print(shm.f_blocks * shm.f_frsize)
+""")
+    assert yard.run(yard.job(program, Trainyard={"ShmSizeInGB": 3})).log() == [str(3 << 30)]
+
+
 def test_dev_shm_is_writable_and_the_instances_own(yard):
     program = yard.sh("""
 echo "$(hostname)" >/dev/shm/name
@@ -179,7 +188,7 @@ cp /dev/shm/name "/opt/ml/model/$(hostname)"
 
 
 def test_opt_ml_is_private_to_each_instance(yard):
-    gate = yard.file("gate")
+    gate = yard.gate()
     program = yard.sh("""
 hostname >/opt/ml/model/same-name
 echo written
@@ -190,7 +199,7 @@ rm /opt/ml/model/same-name
     running = yard.start(yard.job(program, instances=2, Environment={"GATE": str(gate)}))
     running.wait_for_line("written")
     running.wait_for_line("written")
-    gate.write_text("open")
+    gate.open()
     assert yard.ended(running).files() == {"seen-by-algo-1": b"algo-1\n", "seen-by-algo-2": b"algo-2\n"}
 
 
@@ -203,7 +212,7 @@ def test_nothing_of_opt_ml_appears_on_the_machine(yard):
 def test_a_job_can_not_change_its_source_or_the_channel_of_another(yard):
     source = yard.put("in", "data/a.txt", "original")
     other = yard.put("in", "data/b.txt", "original")
-    gate = yard.file("gate")
+    gate = yard.gate()
     program = yard.sh("""
 if [ "$(hostname)" = algo-1 ]; then
     echo changed >>/opt/ml/input/data/data/a.txt
@@ -216,7 +225,7 @@ cat /opt/ml/input/data/data/* >"/opt/ml/model/$(hostname)"
     job = yard.job(program, instances=2, channels=[channel("data", "s3://in/data/")], Environment={"GATE": str(gate)})
     running = yard.start(job)
     running.wait_for_line("changed")
-    gate.write_text("open")
+    gate.open()
     files = yard.ended(running).files()
     assert files == {"algo-1": b"originalchanged\n", "algo-2": b"originaloriginal"}
     assert (source.read_text(), other.read_text()) == ("original", "original")

@@ -2,9 +2,10 @@
 
 import signal as signals
 import time
+from pathlib import Path
 
 import pytest
-from yard import AS_ROOT, channel
+from yard import AS_ROOT, DEADLINE, PYTHON, channel, wait_until
 
 WAIT = 'until [ -s "$GATE" ]; do sleep 0.05; done'
 
@@ -24,7 +25,7 @@ def test_a_job_that_works_passes_through_the_usual_statuses(yard):
 
 
 def test_an_instance_that_is_done_does_not_shorten_another(yard):
-    gate = yard.file("gate")
+    gate = yard.gate()
     program = yard.sh(f"""
 if [ "$(hostname)" = algo-2 ]; then
     echo waiting
@@ -37,14 +38,14 @@ echo done
     running = yard.start(yard.job(program, instances=2, Environment={"GATE": str(gate)}))
     running.wait_for_line("waiting", "algo-2")
     running.wait_for_line("done", "algo-1")
-    gate.write_text("open")
+    gate.open()
     assert yard.ended(running).files() == {"part-algo-1": b"algo-1\n", "part-algo-2": b"algo-2\n"}
 
 
 @pytest.fixture
 def one_of_three_fails(yard):
     """algo-1 is done, algo-3 would go on for ever, and then algo-2 fails; also the seconds from there to the end."""
-    gate = yard.file("gate")
+    gate = yard.gate()
     program = yard.sh(f"""
 case $(hostname) in
 algo-1) echo part >/opt/ml/model/part-algo-1; echo ready ;;
@@ -55,7 +56,7 @@ esac
     running = yard.start(yard.job(program, instances=3, Environment={"GATE": str(gate)}), "--grace", "1")
     for _ in range(3):
         running.wait_for_line("ready")
-    gate.write_text("open")
+    gate.open()
     opened = time.monotonic()
     ended = yard.ended(running, expect=FAILED)
     return ended, time.monotonic() - opened
@@ -129,6 +130,7 @@ def test_death_by_a_signal_is_a_failure_that_names_it(yard, signal, code):
     assert f"exit code: {code}" in ended.reason
 
 
+@pytest.mark.host("an image without train is refused before it starts")
 def test_a_missing_program_is_told_apart_and_the_path_is_shown(yard):
     folder = yard.sh("exit 0", "other-name").parent
     ended = yard.run(yard.job(f"host:{folder}"), expect=FAILED)
@@ -140,21 +142,21 @@ def test_a_missing_program_is_told_apart_and_the_path_is_shown(yard):
 def test_a_program_that_is_not_executable_is_told_apart(yard):
     program = yard.sh("exit 0")
     program.chmod(0o644)
-    ended = yard.run(yard.job(f"host:{program.parent}"), expect=FAILED)
+    ended = yard.run(yard.job(program), expect=FAILED)
     assert "not executable" in ended.reason
     assert "exit code: 126" in ended.reason
 
 
 def test_a_missing_interpreter_is_told_apart_and_named(yard):
     program = yard.program("#!/no/such/interpreter\n")
-    ended = yard.run(yard.job(f"host:{program.parent}"), expect=FAILED)
+    ended = yard.run(yard.job(program), expect=FAILED)
     assert "/no/such/interpreter" in ended.reason
     assert "interpreter" in ended.reason.replace("/no/such/interpreter", "")
 
 
 def test_a_program_without_a_first_line_for_its_interpreter_is_told_apart(yard):
     program = yard.program("echo hello\n")
-    ended = yard.run(yard.job(f"host:{program.parent}"), expect=FAILED)
+    ended = yard.run(yard.job(program), expect=FAILED)
     assert "#!" in ended.reason
 
 
@@ -206,6 +208,36 @@ def test_after_the_grace_an_instance_is_killed(yard):
     assert ended.ended["status"] == "Stopped"
 
 
+FILE_SYSTEM_THAT_HANGS = """
+import ctypes, os, sys
+device = os.open("/dev/fuse", os.O_RDWR)
+os.set_inheritable(device, True)
+options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other".encode()
+if ctypes.CDLL(None, use_errno=True).mount(b"trainyard-test", b"/srv", b"fuse", 0, options):
+    sys.exit(os.strerror(ctypes.get_errno()))
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_a_stop_ends_an_instance_that_hangs_before_its_program_runs(yard):
+    if not AS_ROOT or not Path("/dev/fuse").exists() or not Path("/srv").exists():
+        pytest.skip("only root can mount a file system that hangs, and only where the kernel has FUSE")
+    yard.set_aside = ["unshare", "--mount", PYTHON, "-c", FILE_SYSTEM_THAT_HANGS]
+    running = yard.start(yard.job(yard.sh("echo never")))
+
+    def hangs(process):
+        try:
+            return b"instance-init" in (process / "cmdline").read_bytes() and b"/srv fuse" in (process / "mounts").read_bytes()
+        except OSError:
+            return False
+
+    # One process of the instance waits for the other, and that one for the file system.
+    wait_until(lambda: len([process for process in Path("/proc").glob("[0-9]*") if hangs(process)]) == 2, "both")
+    running.interrupt()
+    ended = yard.ended(running, expect=11)
+    assert ended.log() == [] and ended.seconds < DEADLINE
+
+
 def test_a_second_interrupt_kills(yard):
     running = yard.start(yard.job(yard.sh("trap '' TERM; echo ready; while :; do sleep 0.1; done")))
     running.wait_for_line("ready")
@@ -232,12 +264,12 @@ def test_a_closed_terminal_stops_a_job_like_an_interrupt(yard):
 
 
 def test_a_job_under_nohup_outlives_its_terminal(yard):
-    gate = yard.file("gate")
+    gate = yard.gate()
     job = yard.job(yard.sh(f"echo up; {WAIT}"), Environment={"GATE": str(gate)})
     running = yard.start(job, before=["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"])
     running.wait_for_line("up")
     running.process.send_signal(signals.SIGHUP)
-    gate.write_text("open")
+    gate.open()
     assert yard.ended(running).ended["status"] == "Completed"
 
 
@@ -274,6 +306,7 @@ def test_a_second_interrupt_ends_packing_too(yard):
     assert ended.ended["model"] is None, "packing went on to its end"
 
 
+@pytest.mark.host("its second attempt looks at a file of the machine from its start")
 def test_a_resumed_job_starts_only_what_had_not_ended_well(yard):
     verdict = yard.file("verdict")
     program = yard.sh("""

@@ -52,17 +52,17 @@ def test_a_very_long_line_loses_nothing(yard):
 
 
 def test_a_line_is_shown_within_a_second(yard):
-    gate = yard.file("gate")
+    gate = yard.gate()
     program = yard.python(f"""
-import threading, time
+import os, threading, time
 print(time.time(), flush=True)
-while not open({str(gate)!r}).read():
+while not os.path.exists({str(gate)!r}) or not os.path.getsize({str(gate)!r}):
     threading.Event().wait(0.05)
 """)
     running = yard.start(yard.job(program))
     event, _ = running.wait_for(lambda event: event["event"] == "log", "a line")
     shown = time.time()
-    gate.write_text("open")
+    gate.open()
     yard.ended(running)
     assert shown - float(event["line"]) < 1
 
@@ -75,7 +75,7 @@ def test_times_of_lines_do_not_run_backwards(yard):
 
 def metric_job(yard, program, **definitions):
     algorithm = {
-        "TrainingImage": f"host:{program}",
+        "TrainingImage": yard.image(program),
         "TrainingInputMode": "File",
         "MetricDefinitions": [{"Name": name, "Regex": regex} for name, regex in definitions.items()],
     }

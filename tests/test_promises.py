@@ -8,8 +8,21 @@ TESTS = Path(__file__).parent
 CONTRACT = TESTS.parent / "docs/CONTRACT.md"
 ROW = re.compile(r"^\| (?P<id>[A-Z]+\d+) \| (?P<promise>.+) \| (?P<tests>`.+`) \|$", re.MULTILINE)
 
-MODULES_OF_PROMISES = ("test_artifact", "test_channels", "test_config_files", "test_images", "test_instance",
-                       "test_life", "test_logs", "test_network", "test_static")
+MODULES_OF_PROMISES = (
+    "test_artifact",
+    "test_channels",
+    "test_check",
+    "test_config_files",
+    "test_export",
+    "test_hostile",
+    "test_ids",
+    "test_images",
+    "test_instance",
+    "test_life",
+    "test_logs",
+    "test_network",
+    "test_static",
+)
 """Every test in these checks something that docs/CONTRACT.md promises."""
 
 

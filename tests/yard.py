@@ -141,10 +141,11 @@ class Running:
         self.lines = []
         self._unread = queue.Queue()
         identity = yard.identity
-        if offline:
-            # The network is taken away by root, so the user changes after that.
+        by_root = [*(["unshare", "--net"] if offline else []), *yard.set_aside]
+        if by_root:
+            # What only root can do comes first, the user changes after that.
             user = str(yard.uid)
-            command = ["unshare", "--net", "setpriv", "--reuid", user, "--regid", user, "--clear-groups", *command]
+            command = [*by_root, "setpriv", "--reuid", user, "--regid", user, "--clear-groups", *command]
             identity = {}
         self.process = subprocess.Popen(
             command, cwd=yard.root, env={**yard.environment, **(env or {})}, start_new_session=True, **identity,
@@ -229,13 +230,17 @@ class Running:
 class Yard:
     """A data folder, buckets and programs of one test, and the user that it runs as."""
 
-    def __init__(self, binary, uid, base):
+    def __init__(self, binary, uid, base, machine_image=None):
         self.uid = uid
+        self.machine_image = machine_image
+        """Where programs run: in an image, or (None) on the machine itself."""
+        self.images = base / f"images-{uid}"
         self.root = Path(tempfile.mkdtemp(prefix="trainyard-", dir=base))
         self.root.chmod(0o755)
         self.binary = binary
         self.running = []
         self.mounted = []
+        self.set_aside = []
         self._jobs = 0
         self.data = self.root / "data"
         for folder in ("data", "s3", "programs", "home", "tmp"):
@@ -310,7 +315,7 @@ class Yard:
     def job(self, program, instances=1, channels=(), **members):
         """A request; `members` take the place of what it has by default, None leaves a member out."""
         self._jobs += 1
-        image = program if isinstance(program, str) else f"host:{program}"
+        image = program if isinstance(program, str) else self.image(program)
         request = {
             "TrainingJobName": f"job-{self._jobs}",
             "AlgorithmSpecification": {"TrainingImage": image, "TrainingInputMode": "File"},
@@ -321,6 +326,17 @@ class Yard:
         }
         request.update(members)
         return {name: value for name, value in request.items() if value is not None}
+
+    def image(self, program):
+        """The name of an image that runs a program as `train`."""
+        if self.machine_image is None:
+            return f"host:{program}"
+        folder = Path(tempfile.mkdtemp(dir=self.root / "programs")) / "layout"
+        return f"oci:{self.machine_image.layout(folder, program)}"
+
+    def gate(self):
+        """Something that the programs of a job wait for."""
+        return Gate(self)
 
     # Running it.
 
@@ -345,9 +361,13 @@ class Yard:
         ended.events = [json.loads(line) for line in ended.stdout.splitlines()]
         return ended
 
+    def begin(self, *arguments, stdin=None, env=None):
+        """Starts any other command."""
+        return self._start(arguments, stdin, env)
+
     def command(self, *arguments, expect=0, stdin=None, env=None):
         """Runs any other command to its end."""
-        ended = self._start(arguments, stdin, env).end()
+        ended = self.begin(*arguments, stdin=stdin, env=env).end()
         assert expect is None or ended.exit_code == expect, f"expected exit code {expect}, got {ended}"
         return ended
 
@@ -364,10 +384,26 @@ class Yard:
         return [flag for bucket in buckets for flag in ("--bucket", f"{bucket.name}={bucket}")]
 
     def _start(self, arguments, stdin, env=None, offline=False, before=()):
+        if self.machine_image is not None:
+            self._share_images()
         self.give_away()
         running = Running(self, [*before, str(self.binary), *map(str, arguments)], stdin, env, offline)
         self.running.append(running)
         return running
+
+    def _share_images(self):
+        """One store for all yards of a user: what is in it is unpacked once."""
+        if not self.images.exists():
+            self.images.mkdir()
+            os.chown(self.images, self.uid, self.uid)
+        if not (self.data / "images").exists():
+            (self.data / "images").symlink_to(self.images)
+    def set_ids_aside(self, first, count):
+        """Gives the yard's user subordinate ids, which nothing outside of the yard notices."""
+        for file in ("subuid", "subgid"):
+            (self.root / file).write_text(f"{self.uid}:{first}:{count}\n")
+        binds = [f"mount --bind {self.root}/{file} /etc/{file}" for file in ("subuid", "subgid")]
+        self.set_aside = ["unshare", "--mount", "sh", "-c", f'{" && ".join(binds)} && exec "$@"', "sh"]
 
     # What is left.
 
@@ -379,6 +415,21 @@ class Yard:
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "trainyard-test", folder], check=True)
         self.mounted.append(folder)
         return folder
+
+    def mount_overlays(self, depth):
+        """So many overlays over each other, the uppermost of which the yard's user can write to."""
+        lower = self.root / "overlays/lowest"
+        lower.mkdir(parents=True)
+        for number in range(depth):
+            upper, work, place = (self.root / "overlays" / f"{name}-{number}" for name in ("upper", "work", "place"))
+            for folder in (upper, work, place):
+                folder.mkdir()
+            os.chown(upper, self.uid, self.uid)
+            options = f"lowerdir={lower},upperdir={upper},workdir={work}"
+            subprocess.run(["mount", "-t", "overlay", "-o", options, "trainyard-test", place], check=True)
+            self.mounted.insert(0, place)
+            lower = place
+        return lower
 
     def leftovers(self):
         """Whatever a run should have taken away with it, each in words."""
@@ -404,7 +455,7 @@ class Yard:
 
     def _foreign_files(self):
         for path in self.root.rglob("*"):
-            if (owner := path.lstat().st_uid) != self.uid:
+            if (owner := path.lstat().st_uid) != self.uid and "overlays" not in path.parts:
                 yield f"belongs to user {owner}: {path}"
 
     def close(self):
@@ -420,6 +471,25 @@ class Yard:
         for folder in sorted(set(mounts), reverse=True):
             subprocess.run(["umount", "--lazy", folder], check=False)
         shutil.rmtree(self.root, ignore_errors=True)
+
+
+class Gate:
+    """A file that programs wait for until it is no longer empty; its path is `str(gate)` for them.
+
+    An image sees nothing of the machine's files, but each of its instances has an /opt/ml, which lies on the machine.
+    """
+
+    def __init__(self, yard):
+        self.yard = yard
+        self.file = yard.file("gate")
+
+    def __str__(self):
+        return str(self.file) if self.yard.machine_image is None else "/opt/ml/gate"
+
+    def open(self):
+        for tree in self.yard.data.glob("runs/*/attempt-*/instances/*/scratch/ml"):
+            (tree / "gate").write_text("open")
+        self.file.write_text("open")
 
 
 def _mention(folder, ours):

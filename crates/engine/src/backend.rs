@@ -4,11 +4,13 @@
 //! how they are stopped; in nothing else. All that is rich comes from the supervisors themselves,
 //! through the run directory. Every backend passes the suite in [`conformance`].
 
+use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::artifact::RemoveError;
 use crate::run::{InstanceDirectory, RunDirectory};
 use crate::spec::Capabilities;
 
@@ -44,6 +46,10 @@ pub trait Backend: Send + Sync {
     /// Frees all that a placement holds, and kills what still runs. Doing it twice is no error, nor
     /// is it after half a launch.
     async fn release(&self, placement: &Placement) -> Result<(), BackendError>;
+
+    /// Removes a folder that instances have written to; that there is none is no error. Instances of a killed
+    /// supervisor may have left files in it that belong to ids of their own.
+    async fn remove(&self, folder: &Path) -> Result<(), RemoveError>;
 }
 
 /// Starts a supervisor for each host in turn; when one can't be started, those before it are released.

@@ -196,7 +196,7 @@ impl Engine {
         let stored = self.store().job(job)?;
         self.release_all(job, stored.as_ref().map_or(&[], |stored| &stored.placements)).await?;
         self.store().remove(job)?;
-        tidy::remove_attempts(&self.job_folder(job))?;
+        tidy::remove_attempts(self.backend.as_ref(), &self.job_folder(job)).await?;
         Ok(())
     }
 

@@ -10,8 +10,10 @@ use std::fs::File;
 
 mod compression;
 mod config;
+mod copy;
 mod credentials;
 mod digest;
+mod export;
 mod layer;
 mod layout;
 mod lowers;
@@ -24,9 +26,12 @@ mod store;
 mod tar;
 mod user;
 
+pub(crate) use copy::copy_layers;
+
 pub use config::{ConfigError, DEFAULT_PATH, ImageConfig};
 pub use credentials::{Credentials, CredentialsError};
 pub use digest::{Digest, DigestError};
+pub use export::{ExportError, ProgramImage};
 pub use layer::LayerError;
 pub use layout::LayoutError;
 pub use lowers::Lowers;
@@ -49,4 +54,15 @@ pub struct UnpackedImage {
     pub lowers: Lowers,
     /// Holds a shared lock.
     _in_use: File,
+}
+
+impl UnpackedImage {
+    /// Bytes of the files of each layer, lowest first; 0 where the store does not know.
+    pub fn layer_sizes(&self) -> Vec<u64> {
+        let size = |folder: &std::path::PathBuf| {
+            let text = fs_err::read_to_string(folder.with_file_name("size")).ok()?;
+            text.trim().parse().ok()
+        };
+        self.lowers.folders().iter().rev().map(|folder| size(folder).unwrap_or(0)).collect()
+    }
 }

@@ -18,7 +18,8 @@ use crate::run::{
     Appender, Exit, InstanceDirectory, LogLine, Outcome, Parts, RunDirectory, RunDirectoryError, Stream,
     Timestamp,
 };
-use crate::runtime::jail::start::StartError;
+use crate::runtime::jail::start::{StartError, take_back};
+use crate::runtime::jail::take_back::holds_others_files;
 use crate::runtime::{self, Places, Shield};
 
 mod collect;
@@ -101,11 +102,6 @@ enum Broken {
     Log(#[source] io::Error),
     #[error("the processes of the instance can't be watched")]
     Watch(#[source] io::Error),
-    #[error(
-        "the layers of the image can't lie over each other here: the data folder must be on a file system \
-         that overlayfs can use, such as ext4, XFS, Btrfs or tmpfs (--data-dir)"
-    )]
-    Layers(#[source] StartError),
     #[error("the instance can't get a place of its own")]
     Jail(#[source] StartError),
     #[error("the instance has no network")]
@@ -208,17 +204,13 @@ async fn train(
     log: &mut Log,
     reports: &mut Reports,
 ) -> Result<Outcome, Broken> {
-    let jail = runtime::jail(scene.plan, scene.shield, places);
-    let mut trained = train::train(scene, &jail, log, reports).await.map_err(Broken::Watch)?;
-    if let Trained::NotStarted(StartError::Overlay { target, .. }) = &trained
-        && target != Path::new("/")
-    {
+    let mut trained = train_in(scene, places, log, reports).await?;
+    if let Trained::NotStarted(StartError::Overlay { .. }) = &trained {
         let places = match stage::stage_copies(scene, reports).await {
             Ok(places) => places,
             Err(error) => return Ok(not_staged(&error)),
         };
-        let jail = runtime::jail(scene.plan, scene.shield, places);
-        trained = train::train(scene, &jail, log, reports).await.map_err(Broken::Watch)?;
+        trained = train_in(scene, places, log, reports).await?;
     }
     match trained {
         Trained::Stopped => Ok(Outcome::Stopped),
@@ -231,9 +223,25 @@ async fn train(
             log.finish(reports);
             Ok(Outcome::Failed { exit: Exit::Code(code), explanation })
         }
-        Trained::NotStarted(error @ StartError::Overlay { .. }) => Err(Broken::Layers(error)),
         Trained::NotStarted(error) => Err(Broken::Jail(error)),
     }
+}
+
+/// Runs `train` and makes what it leaves the user's own.
+async fn train_in(
+    scene: &Scene<'_>,
+    places: Places,
+    log: &mut Log,
+    reports: &mut Reports,
+) -> Result<Trained, Broken> {
+    let jail = runtime::jail(scene.plan, scene.shield, places);
+    let trained = train::train(scene, &jail, log, reports).await.map_err(Broken::Watch)?;
+    if scene.scratch.written().iter().any(|folder| holds_others_files(folder))
+        && let Err(error) = take_back(scene.self_program, scene.scratch.root()).await
+    {
+        reports.warn(chain(&error));
+    }
+    Ok(trained)
 }
 
 /// What the program has to say about its failure.

@@ -16,7 +16,8 @@ mod apply;
 mod reason;
 mod status;
 
-pub use reason::{REASON_LIMIT, signal_name};
+pub use crate::signal::signal_name;
+pub use reason::REASON_LIMIT;
 pub use status::{SecondaryStatus, Status, Transition};
 
 /// The host name of the instance that merges.

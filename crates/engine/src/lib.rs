@@ -8,6 +8,7 @@
 pub mod artifact;
 pub mod backend;
 pub mod engine;
+pub mod executable;
 mod explain;
 pub mod image;
 pub mod instance;
@@ -18,6 +19,7 @@ pub mod plan;
 pub mod prepare;
 pub mod run;
 pub mod runtime;
+mod signal;
 pub mod spec;
 pub mod storage;
 pub mod store;

@@ -132,6 +132,8 @@ pub enum RuntimePlan {
         user: Identity,
         /// Where the program starts; made if it is not there.
         working_directory: PathBuf,
+        /// The signal that a stop sends to every process before it kills them.
+        stop_signal: i32,
     },
 }
 

@@ -8,9 +8,11 @@ use std::path::PathBuf;
 use rustix::system::sysinfo;
 
 use crate::plan::{Exposed, Identity, InstancePlan, NetworkPlan, RuntimePlan};
+use crate::signal::SIGTERM;
 
 pub(crate) mod jail;
 
+pub use jail::ids::{NoSubordinateIds, subordinate_ids};
 pub use jail::init::instance_init;
 
 use jail::{Changes, Jail, Mount, Program, Root, RunAs};
@@ -39,14 +41,14 @@ pub(crate) struct Places {
 /// The jail in which a plan's `train` runs.
 pub(crate) fn jail(plan: &InstancePlan, shield: Shield, places: Places) -> Jail {
     let Places { ml, changes, mut mounts } = places;
-    let (root, run_as, working_directory) = match &plan.runtime {
+    let (root, run_as, working_directory, stop_signal) = match &plan.runtime {
         RuntimePlan::Host { exposed, working_directory } => {
             mounts.extend(exposed.iter().map(shown));
-            (Root::Machine { overlay: shield == Shield::Overlay }, None, working_directory)
+            (Root::Machine { overlay: shield == Shield::Overlay }, None, working_directory, SIGTERM)
         }
-        RuntimePlan::Oci { layers, user, working_directory } => {
+        RuntimePlan::Oci { layers, user, working_directory, stop_signal } => {
             let root = Root::Layers { lower: layers.clone(), changes };
-            (root, run_as(user, ml), working_directory)
+            (root, run_as(user, ml), working_directory, *stop_signal)
         }
     };
     Jail {
@@ -55,6 +57,7 @@ pub(crate) fn jail(plan: &InstancePlan, shield: Shield, places: Places) -> Jail 
         in_network_of_job: matches!(plan.network, NetworkPlan::Job { .. }),
         mounts,
         shm_size: plan.shm_size.unwrap_or_else(half_of_memory),
+        stop_signal,
         program: Program {
             command: plan.command.clone(),
             environment: plan.environment.clone(),

@@ -14,6 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use rustix::fs::{Gid, Uid};
+use rustix::mount::MountAttrFlags;
 use rustix::process::Pid;
 use rustix::thread::{UnshareFlags, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use tokio::io::Interest;
@@ -50,10 +51,10 @@ pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(Into::into)
 }
 
-/// Makes a mount and all below it read-only; other attributes stay as they are.
-pub(crate) fn make_read_only(mount: BorrowedFd<'_>) -> io::Result<()> {
+/// Sets attributes of a mount and all below it; other attributes stay as they are.
+pub(crate) fn set_mount_attributes(mount: BorrowedFd<'_>, set: MountAttrFlags) -> io::Result<()> {
     let attributes =
-        libc::mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
+        libc::mount_attr { attr_set: set.bits().into(), attr_clr: 0, propagation: 0, userns_fd: 0 };
     // SAFETY: the path is an empty C string and `attributes` lives during the call, which reads as
     // many bytes as its size says.
     let result = unsafe {

@@ -1,14 +1,21 @@
 //! The command line: one file per command.
 
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::exit::Exit;
 
+mod check;
 mod completions;
 mod config;
+mod image;
 pub(crate) mod instance;
 mod merge;
 mod plan;
+mod probe;
 mod run;
 mod train;
 
@@ -25,6 +32,7 @@ const EXAMPLES: &str = "Examples:
   trainyard run job.json --bucket my-bucket=./data --image my/image=host:./bin
   trainyard plan job.json --rows 1000000
   trainyard merge model.tar.gz -o result.parquet
+  trainyard check team/fit:1
 
 Exit codes: 0 completed, 1 error, 2 bad command line or job file, 10 job failed, 11 job stopped,
 12 job stopped because its time was up.";
@@ -34,23 +42,41 @@ enum Command {
     Run(run::Run),
     Plan(plan::Plan),
     Merge(merge::Merge),
+    Image(image::Image),
+    Check(check::CheckImage),
     Config(config::ShowConfig),
     Completions(completions::Completions),
     #[command(hide = true)]
     Allpairs(train::Allpairs),
     #[command(hide = true)]
     Instance(instance::Instance),
+    #[command(hide = true)]
+    Probe(probe::Probe),
 }
+
+/// The name by which training images are started; this program is the workload then.
+const TRAIN: &str = "train";
 
 /// Parses the command line and carries it out.
 pub(crate) fn run() -> anyhow::Result<Exit> {
+    if is_train(env::args_os().next()) {
+        return train::Allpairs::default().run();
+    }
     match Cli::parse().command {
         Command::Run(command) => command.run(),
         Command::Plan(command) => command.run(),
         Command::Merge(command) => command.run(),
+        Command::Image(command) => command.run(),
+        Command::Check(command) => command.run(),
         Command::Config(command) => command.run(),
         Command::Completions(command) => Ok(command.run(&mut Cli::command())),
         Command::Allpairs(command) => command.run(),
         Command::Instance(command) => command.run(),
+        Command::Probe(command) => command.run(),
     }
+}
+
+/// In its image the program is found as `train`, like that of any other image.
+fn is_train(name: Option<OsString>) -> bool {
+    name.is_some_and(|name| Path::new(&name).file_name() == Some(OsStr::new(TRAIN)))
 }

@@ -7,12 +7,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::{Backend, BackendError, Launch, Placement, Presence, Stop, Supervisor, launch_all};
+use crate::artifact::{RemoveError, remove_tree};
 use crate::run::{
     Appender, Exit, InstanceDirectory, Outcome, Parts, Report, Stamped, StopRequest, Timestamp,
 };
@@ -131,6 +133,10 @@ impl Backend for FakeBackend {
             }
         }
         Ok(())
+    }
+
+    async fn remove(&self, folder: &Path) -> Result<(), RemoveError> {
+        remove_tree(folder)
     }
 }
 

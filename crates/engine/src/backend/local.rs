@@ -6,7 +6,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use async_trait::async_trait;
@@ -14,9 +14,11 @@ use fs_err as fs;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
 use super::{Backend, BackendError, Launch, Placement, Presence, Stop, Supervisor, launch_all};
+use crate::artifact::{RemoveError, remove_tree};
 use crate::network::JobNetwork;
 use crate::plan::NetworkPlan;
 use crate::run::InstanceDirectory;
+use crate::runtime::jail::start::take_back;
 use crate::spec::Capabilities;
 
 const NAME: &str = "local";
@@ -138,6 +140,17 @@ impl Backend for LocalBackend {
         }
         Ok(())
     }
+
+    async fn remove(&self, folder: &Path) -> Result<(), RemoveError> {
+        for _ in 1..REMOVE_TRIES {
+            if remove_tree(folder).is_ok() {
+                return Ok(());
+            }
+            // What still can't be removed afterwards says why itself.
+            let _ = take_back(&self.program, folder).await;
+        }
+        remove_tree(folder)
+    }
 }
 
 /// Ends a process that was started in vain, and gives back why. Nobody would know of it; it can't have
@@ -158,6 +171,9 @@ async fn kill(id: &str) -> io::Result<()> {
     reap(id);
     Ok(())
 }
+
+/// How often it is tried: processes of an instance whose supervisor was killed may be ending just now.
+const REMOVE_TRIES: u32 = 5;
 
 /// Writes down a supervisor that has just been started.
 fn written_down(host: &str, pid: u32, directory: &InstanceDirectory) -> io::Result<Supervisor> {

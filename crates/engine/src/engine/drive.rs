@@ -416,7 +416,7 @@ impl Driver {
         for placed in &self.placed {
             self.engine.backend.release(&placed.placement).await?;
         }
-        tidy::after(&self.engine, &self.job)?;
+        tidy::after(&self.engine, &self.job).await?;
         Ok(())
     }
 

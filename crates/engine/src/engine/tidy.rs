@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 
 use super::Engine;
-use crate::artifact::{index_path, remove_tree as remove};
-use crate::backend::Placement;
+use crate::artifact::index_path;
+use crate::backend::{Backend, Placement};
 use crate::job::{Job, Status};
 use crate::run::{InstanceDirectory, RunDirectory, RunDirectoryError};
 
@@ -15,14 +15,15 @@ use crate::run::{InstanceDirectory, RunDirectory, RunDirectoryError};
 ///
 /// Parts of instances that ended well stay until the job has completed: a resumed job uses them
 /// again unchanged.
-pub(super) fn after(engine: &Engine, job: &Job) -> io::Result<()> {
+pub(super) async fn after(engine: &Engine, job: &Job) -> io::Result<()> {
+    let backend = engine.backend.as_ref();
     for attempt in 1..=job.attempt {
         let root = engine.attempt_folder(&job.name, attempt);
         let Ok(run) = RunDirectory::open(&root) else { continue };
-        remove_tree(&run.bases())?;
+        remove_tree(backend, &run.bases()).await?;
         for instance in &job.instances {
             let directory = run.instance(&instance.host);
-            remove_tree(&directory.scratch())?;
+            remove_tree(backend, &directory.scratch()).await?;
             let kept =
                 job.status != Status::Completed && instance.has_completed() && instance.attempt == attempt;
             if !kept {
@@ -30,7 +31,7 @@ pub(super) fn after(engine: &Engine, job: &Job) -> io::Result<()> {
             }
         }
         let merge = run.instance(crate::job::MERGE_HOST);
-        remove_tree(&merge.scratch())?;
+        remove_tree(backend, &merge.scratch()).await?;
         remove_parts(&merge)?;
     }
     Ok(())
@@ -68,8 +69,11 @@ fn folders(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Removes every attempt of a job that is forgotten; the lock stays, for its holder.
-pub(super) fn remove_attempts(job_folder: &Path) -> io::Result<()> {
-    folders(job_folder)?.iter().try_for_each(|attempt| remove_tree(attempt))
+pub(super) async fn remove_attempts(backend: &dyn Backend, job_folder: &Path) -> io::Result<()> {
+    for attempt in folders(job_folder)? {
+        remove_tree(backend, &attempt).await?;
+    }
+    Ok(())
 }
 
 /// Removes what an instance has handed back.
@@ -89,6 +93,6 @@ pub(super) fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
-fn remove_tree(path: &Path) -> io::Result<()> {
-    remove(path).map_err(io::Error::other)
+async fn remove_tree(backend: &dyn Backend, path: &Path) -> io::Result<()> {
+    backend.remove(path).await.map_err(io::Error::other)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -94,22 +95,31 @@ fn look_up(folders: &[PathBuf], name: &OsStr) -> io::Result<Option<Found>> {
             Err(error) => return Err(error),
         };
         if found.is_dir() {
-            let last = has_mark(&path, "opaque", b'y');
+            let last = is_opaque(&path);
             merged.push(path);
             if last {
                 break;
             }
             continue;
         }
-        let deleted = (found.file_type().is_char_device() && found.rdev() == 0)
-            || (found.len() == 0 && found.is_file() && has_mark(&path, "whiteout", b'y'));
-        if deleted || !merged.is_empty() {
+        if is_deletion(&path, &found) || !merged.is_empty() {
             break;
         }
         let link = found.is_symlink();
         return Ok(Some(if link { Found::Link(path) } else { Found::File(path) }));
     }
     Ok((!merged.is_empty()).then_some(Found::Folders(merged)))
+}
+
+/// Whether a folder hides what lies below.
+pub(super) fn is_opaque(folder: &Path) -> bool {
+    has_mark(folder, "opaque", b'y')
+}
+
+/// Whether a file stands for the deletion of what lies below.
+pub(super) fn is_deletion(path: &Path, found: &Metadata) -> bool {
+    found.file_type().is_char_device() && found.rdev() == 0
+        || found.is_file() && found.len() == 0 && has_mark(path, "whiteout", b'y')
 }
 
 fn has_mark(path: &Path, name: &str, value: u8) -> bool {

@@ -88,6 +88,11 @@ impl Scratch {
         fs::write(self.root.join("hostname"), format!("{}\n", plan.host))
     }
 
+    /// The folders that an instance writes to.
+    pub(crate) fn written(&self) -> [PathBuf; 3] {
+        [self.ml(), self.tmp(), self.changes().upper]
+    }
+
     /// Where what an instance changes in its image goes.
     fn changes(&self) -> Changes {
         let folder = self.root.join("image");

@@ -13,7 +13,7 @@ use super::reports::Reports;
 use super::stop::until;
 use crate::run::{Exit, Report, Stream, Timestamp};
 use crate::runtime::jail::start::{Output, Running, StartError, start};
-use crate::runtime::jail::{Command, Jail};
+use crate::runtime::jail::{Command, InsteadOfOverlay, Jail};
 
 /// Asked of the kernel for the pipes, so that a program that writes much need not wait. All pipes of a
 /// user share 64 MiB by default.
@@ -46,7 +46,12 @@ pub(crate) async fn train(
     reports: &mut Reports,
 ) -> io::Result<Trained> {
     let kills = MemoryKills::so_far();
-    let (mut running, output) = match start(scene.self_program, jail, scene.namespaces()).await {
+    let started = tokio::select! {
+        started = start(scene.self_program, jail, scene.namespaces()) => started,
+        // What has been started ends with its socket.
+        () = scene.stop.requested() => return Ok(Trained::Stopped),
+    };
+    let (mut running, output) = match started {
         Ok(started) => started,
         Err(error) => return Ok(Trained::NotStarted(error)),
     };
@@ -54,10 +59,13 @@ pub(crate) async fn train(
         started = running.started() => started.map_err(Trained::NotStarted),
         () = scene.stop.requested() => Err(Trained::Stopped),
     };
-    if let Err(trained) = started {
-        running.command(Command::Kill).await;
-        running.ended().await?;
-        return Ok(trained);
+    match started {
+        Ok(instead) => warn_of(instead.as_ref(), reports),
+        Err(trained) => {
+            running.give_up();
+            running.ended().await?;
+            return Ok(trained);
+        }
     }
     reports.tell(Report::Training);
     let mut watch = Watch::new(scene, running, output, log, reports);
@@ -71,6 +79,26 @@ pub(crate) async fn train(
     log.finish(reports);
     reports.tell(Report::Exited(exit));
     Ok(Trained::Exited(exit))
+}
+
+/// Warns where an image is not shown in the usual way.
+fn warn_of(instead: Option<&InsteadOfOverlay>, reports: &mut Reports) {
+    let how = match instead {
+        None => return,
+        Some(InsteadOfOverlay::Memory { reason }) => {
+            format!(
+                "can't keep an image's changes ({reason}): what is written outside of /opt/ml and /tmp takes memory"
+            )
+        }
+        Some(InsteadOfOverlay::Copy { reason }) => {
+            format!(
+                "can't show an image's layers ({reason}): the instance has got a copy, which takes time and room"
+            )
+        }
+    };
+    reports.warn(format!(
+        "the file system of the data folder {how}; on ext4, XFS, Btrfs or tmpfs it would not (--data-dir)"
+    ));
 }
 
 /// What the instance has been asked for.

@@ -1,6 +1,7 @@
 //! The failure reason: what went wrong first, on which instance, in at most 1,024 characters.
 
 use crate::run::{Exit, Outcome};
+use crate::signal::signal_name;
 
 /// The longest `FailureReason` of the API, in characters.
 pub const REASON_LIMIT: usize = 1024;
@@ -51,43 +52,4 @@ fn exit_suffix(host: &str, exit: Exit) -> String {
 fn cut(start: &str, end: &str) -> String {
     let room = REASON_LIMIT.saturating_sub(end.chars().count());
     start.chars().take(room).chain(end.chars()).collect()
-}
-
-/// The name of a Linux signal number (signal(7)), such as `SIGSEGV`.
-pub fn signal_name(signal: i32) -> Option<&'static str> {
-    const NAMES: [&str; 31] = [
-        "SIGHUP",
-        "SIGINT",
-        "SIGQUIT",
-        "SIGILL",
-        "SIGTRAP",
-        "SIGABRT",
-        "SIGBUS",
-        "SIGFPE",
-        "SIGKILL",
-        "SIGUSR1",
-        "SIGSEGV",
-        "SIGUSR2",
-        "SIGPIPE",
-        "SIGALRM",
-        "SIGTERM",
-        "SIGSTKFLT",
-        "SIGCHLD",
-        "SIGCONT",
-        "SIGSTOP",
-        "SIGTSTP",
-        "SIGTTIN",
-        "SIGTTOU",
-        "SIGURG",
-        "SIGXCPU",
-        "SIGXFSZ",
-        "SIGVTALRM",
-        "SIGPROF",
-        "SIGWINCH",
-        "SIGIO",
-        "SIGPWR",
-        "SIGSYS",
-    ];
-    let index = usize::try_from(signal).ok()?.checked_sub(1)?;
-    NAMES.get(index).copied()
 }

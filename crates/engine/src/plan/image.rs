@@ -36,6 +36,8 @@ pub enum Image {
         config: Box<ImageConfig>,
         /// The user that the config names.
         user: User,
+        /// The signal that asks it to end.
+        stop_signal: i32,
     },
 }
 
@@ -121,11 +123,12 @@ impl Image {
             Self::BuiltIn { program, .. } => vec![built_in(program)],
             Self::HostFile(file) => vec![same_place(surroundings(file))],
             Self::HostFolder(folder) => vec![same_place(folder)],
-            Self::Container { layers, config, user } => {
+            Self::Container { layers, config, user, stop_signal } => {
                 return RuntimePlan::Oci {
                     layers: layers.clone(),
                     user: Identity { uid: user.uid, gid: user.gid, groups: user.groups.clone() },
                     working_directory: config.working_directory.clone(),
+                    stop_signal: *stop_signal,
                 };
             }
         };
@@ -235,7 +238,8 @@ mod tests {
         let user = || User { uid: 7, gid: 7, groups: Vec::new(), home: "/home/fit".to_owned() };
         let machine = IndexMap::from(["PATH", "HOME", "LANG"].map(|name| (name.to_owned(), "x".to_owned())));
         let variables = |env: &str| {
-            let image = Image::Container { layers: Vec::new(), config: config(env), user: user() };
+            let image =
+                Image::Container { layers: Vec::new(), config: config(env), user: user(), stop_signal: 15 };
             Vec::from_iter(image.environment(&machine))
         };
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());

@@ -8,6 +8,7 @@ use crate::image::{
     ReferenceError, StoreError, UnpackedImage, User, UserError,
 };
 use crate::plan::{Image, InstancePlan};
+use crate::signal::{SIGTERM, signal_number};
 
 /// Told how far each layer of an image is, from any thread.
 pub type ImageProgress = Arc<dyn Fn(Progress) + Send + Sync>;
@@ -47,6 +48,17 @@ pub enum ContainerError {
         image: String,
         /// Why.
         source: UserError,
+    },
+    /// The image wants to be stopped by a signal that does not exist.
+    #[error(
+        "TrainingImage {image:?} has the STOPSIGNAL {signal:?}, which is no signal: it must be a name such as \
+         SIGTERM or SIGRTMIN+3, or a number from 1 to 64"
+    )]
+    StopSignal {
+        /// The name as sent.
+        image: String,
+        /// As the image has it.
+        signal: String,
     },
     /// Nothing of this name on the image's `PATH`.
     #[error(
@@ -94,7 +106,11 @@ pub struct ImageSource {
 impl ImageSource {
     /// Brings an image here. As long as the second part of the answer is kept, nobody removes the
     /// image.
-    pub(super) async fn obtain(
+    ///
+    /// # Errors
+    ///
+    /// Fails if the name is none, or the image can't be brought here or run here.
+    pub async fn obtain(
         &self,
         name: &str,
         progress: ImageProgress,
@@ -112,10 +128,16 @@ impl ImageSource {
             unpacked.map_err(|source| ContainerError::Obtain { image: image(), source: Box::new(source) })?;
         let user = User::resolve(&unpacked.config.user, &unpacked.lowers)
             .map_err(|source| ContainerError::User { image: image(), source })?;
+        let stop_signal = match &unpacked.config.stop_signal {
+            Some(signal) => signal_number(signal)
+                .ok_or_else(|| ContainerError::StopSignal { image: image(), signal: signal.clone() })?,
+            None => SIGTERM,
+        };
         let container = Image::Container {
             layers: unpacked.lowers.folders().to_vec(),
             config: Box::new(unpacked.config.clone()),
             user,
+            stop_signal,
         };
         Ok((container, unpacked))
     }

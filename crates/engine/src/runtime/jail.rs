@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::plan::Identity;
 use crate::run::Exit;
 
-mod ids;
+pub(crate) mod ids;
 pub(crate) mod init;
 mod layers;
 mod machine;
@@ -32,12 +32,23 @@ mod program;
 pub(crate) mod refusal;
 mod root;
 mod run_as;
+mod seccomp;
 pub(crate) mod start;
+pub(crate) mod take_back;
 
 pub(crate) use namespaces::{NamespaceError, unshare};
 
 /// The hidden subcommand that runs [`init::instance_init`].
 pub(crate) const INIT_COMMAND: &str = "instance-init";
+
+/// What the supervisor wants of `instance-init`.
+#[derive(Debug, Serialize, Deserialize)]
+enum Order {
+    /// To start an instance.
+    Start(Box<Jail>),
+    /// To give everything in a folder of the machine back to the user.
+    TakeBack(PathBuf),
+}
 
 /// All that is needed to start one `train` in its own world.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,6 +64,8 @@ pub(crate) struct Jail {
     pub(crate) mounts: Vec<Mount>,
     /// Of `/dev/shm`, in bytes.
     pub(crate) shm_size: u64,
+    /// The signal by which [`Command::Terminate`] asks every process to end.
+    pub(crate) stop_signal: i32,
     /// What is started.
     pub(crate) program: Program,
 }
@@ -148,6 +161,11 @@ pub(crate) struct RunAs {
 /// What `instance-init` tells the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Message {
+    /// PID 1 is there and begins to make the jail.
+    Begun {
+        /// Its number on the machine.
+        pid: i32,
+    },
     /// The kernel refuses namespaces.
     NamespacesRefused {
         /// An errno.
@@ -165,6 +183,8 @@ pub(crate) enum Message {
         /// What was wrong and where.
         explanation: String,
     },
+    /// Everything in the folder is the user's own.
+    TakenBack,
     /// `train` could not be started.
     NotStarted {
         /// 126 or 127.
@@ -173,15 +193,33 @@ pub(crate) enum Message {
         explanation: String,
     },
     /// `train` runs.
-    Started,
+    Started {
+        /// What the image's layers are shown by, where it is no overlay on the instance's disk.
+        instead: Option<InsteadOfOverlay>,
+    },
     /// `train` has ended.
     Exited(Exit),
+}
+
+/// What shows the layers of an image where the kernel refuses an overlay whose changes go to the disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum InsteadOfOverlay {
+    /// An overlay whose changes go to memory.
+    Memory {
+        /// Why the kernel refuses the usual.
+        reason: String,
+    },
+    /// A copy.
+    Copy {
+        /// Why the kernel refuses the usual.
+        reason: String,
+    },
 }
 
 /// What the supervisor tells PID 1, one byte each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// SIGTERM to every process of the instance.
+    /// The jail's stop signal to every process of the instance.
     Terminate,
     /// SIGKILL to every process of the instance.
     Kill,
@@ -207,6 +245,11 @@ enum SetupError {
     Overlay { target: PathBuf, source: io::Error },
     #[error("the image has something else than a folder at {}", path.display())]
     NoFolder { path: PathBuf },
+    #[error(
+        "the image's user has the {kind} id {id}, which is not among those that are set aside for the user who \
+         submits the job (/etc/subuid and /etc/subgid)"
+    )]
+    NoSuchId { kind: &'static str, id: u32 },
     #[error("the supervisor's order is damaged")]
     Order(#[from] serde_json::Error),
     #[error(transparent)]

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
 mod build;
+mod export;
 mod hostile;
 mod layers;
 mod registry;

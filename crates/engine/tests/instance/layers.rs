@@ -26,7 +26,8 @@ fn case(user: User, script: &str) -> (Case, PathBuf) {
 }
 
 fn run_over(case: &mut Case, layers: Vec<PathBuf>, user: Identity) {
-    case.plan.runtime = RuntimePlan::Oci { layers, user, working_directory: "/made/working".into() };
+    case.plan.runtime =
+        RuntimePlan::Oci { layers, user, working_directory: "/made/working".into(), stop_signal: 15 };
 }
 
 fn tree(folder: &Path) -> Vec<PathBuf> {

@@ -24,6 +24,12 @@ pub(super) struct Allpairs {
     root: PathBuf,
 }
 
+impl Default for Allpairs {
+    fn default() -> Self {
+        Self { root: trainyard_toolkit::contract::ROOT.into() }
+    }
+}
+
 impl Allpairs {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let stop = stop_on_sigterm()?;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use fs_err as fs;
 use rustix::process::{
     DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus, set_dumpable_behavior,
     set_parent_process_death_signal, setsid, wait, waitpid,
@@ -18,7 +19,8 @@ use rustix::thread::UnshareFlags;
 use super::mounts::Tree;
 use super::namespaces::{self, NamespaceError};
 use super::{
-    Command, Jail, Message, Root, RunAs, SetupError, layers, machine, privileges, program, root, step,
+    Command, Jail, Message, Order, Root, RunAs, SetupError, layers, machine, privileges, program, root, step,
+    take_back,
 };
 use crate::explain::chain;
 use crate::network::{self, Namespaces};
@@ -43,7 +45,9 @@ pub fn instance_init() -> ExitCode {
 }
 
 fn outer(socket: &mut UnixStream) -> Result<(), SetupError> {
-    let (jail, network) = order(socket)?;
+    // It may wait for the programs that give it its ids, and does not listen meanwhile.
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(step("depend on the supervisor"))?;
+    let (order, network) = order(socket)?;
     let mut namespaces =
         UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWUTS | UnshareFlags::NEWIPC;
     // Nothing of it stays open.
@@ -58,6 +62,13 @@ fn outer(socket: &mut UnixStream) -> Result<(), SetupError> {
         }
         other => other?,
     }
+    let jail = match order {
+        Order::Start(jail) => jail,
+        Order::TakeBack(folder) => {
+            take_back::take_back(&folder)?;
+            return tell(socket, &Message::TakenBack);
+        }
+    };
     match sys::fork().map_err(step("start the first process of the instance"))? {
         Fork::Child => first_process(&jail, socket),
         // That it has ended means that the whole namespace is empty.
@@ -77,6 +88,7 @@ fn wait_for(pid: Pid) -> Result<(), SetupError> {
 /// What PID 1 does: the recipe, step by step.
 fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(step("depend on the supervisor"))?;
+    tell(socket, &Message::Begun { pid: pid_on_the_machine()? })?;
     setsid().map_err(step("start a session"))?;
     sethostname(jail.hostname.as_bytes()).map_err(step("set the host name"))?;
     if !jail.in_network_of_job {
@@ -90,7 +102,7 @@ fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError>
     // From the machine's file tree …
     let kernel = machine::trees(jail)?;
     let planned = jail.mounts.iter().map(Tree::planned).collect::<Result<Vec<_>, _>>()?;
-    let new_root = root::assemble(jail)?;
+    let (new_root, instead) = root::assemble(jail)?;
     // … to the instance's own. The kernel's file systems are covered with all that protects them before
     // a link of an image can lead a mount to them.
     root::enter(&new_root)?;
@@ -104,14 +116,6 @@ fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError>
     privileges::drop_privileges()?;
     // Nobody inside may look into this process or take its socket.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(step("hide from debuggers"))?;
-    run(jail, run_as, socket)
-}
-
-fn attach(trees: Vec<Tree>) -> Result<(), SetupError> {
-    trees.iter().try_for_each(Tree::attach)
-}
-
-fn run(jail: &Jail, run_as: Option<&RunAs>, socket: &mut UnixStream) -> Result<(), SetupError> {
     let train = match program::start(&jail.program, run_as) {
         Ok(child) => Pid::from_child(&child),
         Err(error) => {
@@ -119,11 +123,31 @@ fn run(jail: &Jail, run_as: Option<&RunAs>, socket: &mut UnixStream) -> Result<(
             return tell(socket, &Message::NotStarted { code, explanation });
         }
     };
-    tell(socket, &Message::Started)?;
+    tell(socket, &Message::Started { instead })?;
+    watch(train, jail.stop_signal, socket)
+}
+
+/// This process's number outside of its namespace, which the machine's `/proc` shows as long as it is there.
+fn pid_on_the_machine() -> Result<i32, SetupError> {
+    let shown = fs::read_link("/proc/self").map_err(step("find the number of the first process"))?;
+    shown
+        .to_string_lossy()
+        .parse()
+        .map_err(io::Error::other)
+        .map_err(step("read the number of the first process"))
+}
+
+fn attach(trees: Vec<Tree>) -> Result<(), SetupError> {
+    trees.iter().try_for_each(Tree::attach)
+}
+
+fn watch(train: Pid, stop_signal: i32, socket: &mut UnixStream) -> Result<(), SetupError> {
     let commands = socket.try_clone().map_err(step("listen to the supervisor"))?;
     let terminated = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&terminated);
-    thread::Builder::new().spawn(move || obey(commands, &flag)).map_err(step("listen to the supervisor"))?;
+    thread::Builder::new()
+        .spawn(move || obey(commands, stop_signal, &flag))
+        .map_err(step("listen to the supervisor"))?;
     let exit = reap_until(train)?;
     if terminated.load(Ordering::SeqCst) {
         // Every process was asked to end and has the grace to do so, not only `train`.
@@ -134,14 +158,14 @@ fn run(jail: &Jail, run_as: Option<&RunAs>, socket: &mut UnixStream) -> Result<(
 }
 
 /// Carries out the supervisor's commands; without a supervisor everything is killed.
-fn obey(mut commands: UnixStream, terminated: &AtomicBool) {
+fn obey(mut commands: UnixStream, stop_signal: i32, terminated: &AtomicBool) {
     let mut byte = [0];
     loop {
         match commands.read(&mut byte) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Ok(1) if byte == [Command::Terminate.byte()] => {
                 terminated.store(true, Ordering::SeqCst);
-                sys::signal_all(libc::SIGTERM);
+                sys::signal_all(stop_signal);
             }
             Ok(_) | Err(_) => return sys::signal_all(libc::SIGKILL),
         }
@@ -194,18 +218,18 @@ fn tell(socket: &mut UnixStream, message: &Message) -> Result<(), SetupError> {
 
 /// Reads the supervisor's order byte for byte up to its end: what follows are commands. With its first
 /// bytes comes the instance's place in the network of its job.
-fn order(socket: &mut UnixStream) -> Result<(Jail, Option<Namespaces>), SetupError> {
+fn order(socket: &mut UnixStream) -> Result<(Order, Option<Namespaces>), SetupError> {
     let mut length = [0; 8];
     let (received, descriptors) = network::receive(&*socket, &mut length).map_err(|_| SetupError::Gone)?;
     socket.read_exact(&mut length[received..]).map_err(|_| SetupError::Gone)?;
     let mut text = Vec::new();
     let limit = u64::from_le_bytes(length);
     socket.take(limit).read_to_end(&mut text).map_err(|_| SetupError::Gone)?;
-    let jail: Jail = serde_json::from_slice(&text)?;
+    let order = serde_json::from_slice(&text)?;
     let network = Namespaces::of(descriptors);
     // Never in the machine's network for want of another.
-    if jail.in_network_of_job != network.is_some() {
+    if matches!(&order, Order::Start(jail) if jail.in_network_of_job != network.is_some()) {
         return Err(SetupError::NoNetwork);
     }
-    Ok((jail, network))
+    Ok((order, network))
 }

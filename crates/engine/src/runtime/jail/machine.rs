@@ -20,8 +20,26 @@ const LINKS: [(&str, &str); 5] = [
     ("/dev/ptmx", "pts/ptmx"),
 ];
 
-/// Settings of the whole machine: user id 0 of an instance may be user id 0 of the machine.
+/// Settings of the whole machine: user id 0 of an instance may be user id 0 of the machine. This list and the
+/// next are Docker's (`oci/defaults.go` of github.com/moby/moby).
 const SETTINGS: [&str; 5] = ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"];
+
+/// What tells of the machine's memory, keys, firmware and power use, which says more of others than they
+/// would like.
+const SECRETS: [&str; 12] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+];
 
 /// `/proc`, `/sys`, `/dev` and `/run`, not yet in their places.
 pub(super) fn trees(jail: &Jail) -> Result<Vec<Tree>, SetupError> {
@@ -30,10 +48,10 @@ pub(super) fn trees(jail: &Jail) -> Result<Vec<Tree>, SetupError> {
     let shm_size = jail.shm_size.to_string();
     let mut trees = vec![
         Tree::new("proc", &[], silent, "/proc")?,
-        Tree::of(Path::new("/sys"), "/sys")?.read_only()?,
-        Tree::new("tmpfs", &[("mode", "0755")], MountAttrFlags::MOUNT_ATTR_NOSUID, "/dev")?,
+        Tree::of(Path::new("/sys"), "/sys")?.with(silent | MountAttrFlags::MOUNT_ATTR_RDONLY)?,
+        Tree::new("tmpfs", &[("mode", "0755"), ("size", "64m")], MountAttrFlags::MOUNT_ATTR_NOSUID, "/dev")?,
         Tree::new("devpts", &[("mode", "0620"), ("ptmxmode", "0666")], silent, "/dev/pts")?,
-        Tree::new("tmpfs", &[("mode", "1777"), ("size", &shm_size)], quiet, "/dev/shm")?,
+        Tree::new("tmpfs", &[("mode", "1777"), ("size", &shm_size)], silent, "/dev/shm")?,
     ];
     // Not every kernel has POSIX message queues, and few programs use them.
     trees.extend(Tree::new("mqueue", &[], silent, "/dev/mqueue"));
@@ -59,5 +77,18 @@ pub(super) fn finish() -> Result<(), SetupError> {
             Tree::of(setting, setting)?.read_only()?.attach()?;
         }
     }
-    Ok(())
+    SECRETS.iter().try_for_each(|secret| hide(Path::new(secret)))
+}
+
+/// Covers a folder with an empty one and a file with a device without content.
+fn hide(secret: &Path) -> Result<(), SetupError> {
+    let quiet = MountAttrFlags::MOUNT_ATTR_RDONLY
+        | MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    match fs::metadata(secret) {
+        Ok(found) if found.is_dir() => Tree::new("tmpfs", &[], quiet, secret)?.attach(),
+        Ok(_) => Tree::of(Path::new("/dev/null"), secret)?.with(quiet)?.attach(),
+        // Not every kernel has each of them.
+        Err(_) => Ok(()),
+    }
 }

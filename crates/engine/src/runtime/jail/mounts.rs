@@ -65,9 +65,14 @@ impl Tree {
         }
     }
 
-    /// The same without the right to change it.
+    /// The same without the right to change it, and without use for device files in it.
     pub(super) fn read_only(self) -> Result<Self, SetupError> {
-        sys::make_read_only(self.mount.as_fd()).map_err(at("make read-only", &self.target))?;
+        self.with(MountAttrFlags::MOUNT_ATTR_RDONLY | MountAttrFlags::MOUNT_ATTR_NODEV)
+    }
+
+    /// The same with more attributes.
+    pub(super) fn with(self, attributes: MountAttrFlags) -> Result<Self, SetupError> {
+        sys::set_mount_attributes(self.mount.as_fd(), attributes).map_err(at("restrict", &self.target))?;
         Ok(self)
     }
 

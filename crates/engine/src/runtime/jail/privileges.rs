@@ -5,7 +5,7 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-use super::{SetupError, step};
+use super::{SetupError, seccomp, step};
 
 /// The default of Docker, see "Runtime privilege and Linux capabilities" in its manual.
 const KEPT: [CapabilitySet; 14] = [
@@ -38,5 +38,6 @@ pub(super) fn drop_privileges() -> Result<(), SetupError> {
     clear_ambient_capability_set().map_err(step("give up the ambient capabilities"))?;
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     set_capabilities(None, sets).map_err(step("give up capabilities"))?;
-    set_no_new_privs(true).map_err(step("give up new privileges"))
+    set_no_new_privs(true).map_err(step("give up new privileges"))?;
+    seccomp::restrict_calls()
 }

@@ -12,8 +12,7 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
 use super::{Program, RunAs};
-
-mod format;
+use crate::executable;
 
 /// The exit code of a shell for a program that is not there.
 const NOT_FOUND: i32 = 127;
@@ -71,6 +70,9 @@ pub(super) fn start(program: &Program, run_as: Option<&RunAs>) -> Result<Child, 
         return Err(StartError::WorkingDirectory { path: folder.clone() });
     }
     let path = find(name, program)?;
+    if let Some(reason) = executable::refusal(&path) {
+        return Err(StartError::Format { path, reason });
+    }
     let mut command = Command::new(&path);
     if let Some(run_as) = run_as {
         run_as.apply(&mut command);
@@ -124,8 +126,8 @@ fn check(path: &Path) -> Result<(), StartError> {
 
 /// Why the kernel would not execute a file that is there and executable.
 fn explain(path: PathBuf, error: io::Error) -> StartError {
-    let format = format::of(&path);
-    match (error.raw_os_error().map(Errno::from_raw_os_error), format.interpreter) {
+    let found = executable::look(&path);
+    match (error.raw_os_error().map(Errno::from_raw_os_error), found.interpreter) {
         (Some(Errno::NOENT), Some(interpreter)) => {
             let hint = if interpreter.ends_with(b"\r") {
                 ": the line ends as on Windows, with a carriage return"
@@ -135,7 +137,7 @@ fn explain(path: PathBuf, error: io::Error) -> StartError {
             let interpreter = OsStr::from_bytes(&interpreter).to_string_lossy().into_owned();
             StartError::NoInterpreter { path, interpreter, hint }
         }
-        (Some(Errno::NOEXEC), _) => StartError::Format { path, reason: format.description },
+        (Some(Errno::NOEXEC), _) => StartError::Format { path, reason: found.description },
         _ => StartError::Refused { path, source: error },
     }
 }

@@ -16,7 +16,7 @@ use rustix::mount::{MountAttrFlags, MountPropagationFlags, UnmountFlags, mount_c
 use rustix::process::{chdir, pivot_root};
 
 use super::mounts::{Tree, overlay};
-use super::{Jail, Root, SetupError, at, layers, step};
+use super::{InsteadOfOverlay, Jail, Root, SetupError, at, layers, step};
 
 /// Top-level folders that a jail has for itself.
 const OWN: [&str; 5] = ["/proc", "/sys", "/dev", "/run", "/tmp"];
@@ -31,17 +31,14 @@ const UNMAPPED: u32 = 65534;
 /// the machine after this.
 const WORKSHOP: &str = "/sys";
 
-/// Puts the new root together and returns its path.
-pub(super) fn assemble(jail: &Jail) -> Result<PathBuf, SetupError> {
+/// Puts the new root together and returns its path, and what stands in for an overlay of an image.
+pub(super) fn assemble(jail: &Jail) -> Result<(PathBuf, Option<InsteadOfOverlay>), SetupError> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(step("separate the mounts from the machine's"))?;
     let workshop = Path::new(WORKSHOP);
     match &jail.root {
-        Root::Machine { overlay } => assemble_machine(jail, *overlay, workshop),
-        Root::Layers { lower, changes } => {
-            layers::assemble(lower, changes, workshop)?;
-            Ok(workshop.to_owned())
-        }
+        Root::Machine { overlay } => Ok((assemble_machine(jail, *overlay, workshop)?, None)),
+        Root::Layers { lower, changes } => layers::assemble(lower, changes, workshop),
     }
 }
 
@@ -74,7 +71,8 @@ pub(super) fn enter(root: &Path) -> Result<(), SetupError> {
     chdir("/").map_err(step("enter the new root"))
 }
 
-fn memory(target: &Path) -> Result<(), SetupError> {
+/// Mounts an empty file system in memory.
+pub(super) fn memory(target: &Path) -> Result<(), SetupError> {
     Tree::new("tmpfs", &[("mode", "0755")], MountAttrFlags::empty(), target)?.attach()
 }
 

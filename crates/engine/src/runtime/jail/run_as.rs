@@ -8,7 +8,7 @@ use fs_err as fs;
 use rustix::fs::{AtFlags, Gid, Uid};
 use rustix::fs::{CWD, chownat, fchown};
 
-use super::{RunAs, SetupError, at, step};
+use super::{RunAs, SetupError, at, ids, step};
 use crate::sys;
 
 impl RunAs {
@@ -21,6 +21,7 @@ impl RunAs {
     /// Gives the user what it must be able to write: its folder and the streams, which it may open again
     /// as `/dev/stdout`.
     pub(super) fn hand_over(&self) -> Result<(), SetupError> {
+        self.check_ids()?;
         let (uid, gid) = self.ids();
         give(&self.owns, uid, gid).map_err(at("give to the image's user", &self.owns))?;
         fchown(io::stdout(), Some(uid), Some(gid))
@@ -33,6 +34,20 @@ impl RunAs {
         let (uid, gid) = self.ids();
         let groups = self.user.groups.iter().map(|&group| Gid::from_raw(group)).collect();
         sys::run_as(command, uid, gid, groups);
+    }
+
+    /// An ordinary user has some ids to give, but not all that there are.
+    fn check_ids(&self) -> Result<(), SetupError> {
+        let read = |file: &'static str| fs::read_to_string(file).map_err(at("read", Path::new(file)));
+        let (users, groups) = (read("/proc/self/uid_map")?, read("/proc/self/gid_map")?);
+        if !ids::has(&users, self.user.uid) {
+            return Err(SetupError::NoSuchId { kind: "user", id: self.user.uid });
+        }
+        let mut wanted = self.user.groups.iter().chain([&self.user.gid]);
+        match wanted.find(|&&group| !ids::has(&groups, group)) {
+            Some(&id) => Err(SetupError::NoSuchId { kind: "group", id }),
+            None => Ok(()),
+        }
     }
 
     fn ids(&self) -> (Uid, Gid) {

@@ -6,14 +6,16 @@ use std::os::unix::net::UnixStream as Socket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
 
-use rustix::process::{Pid, PidfdFlags, getuid, pidfd_open};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
-use super::{Command, INIT_COMMAND, Jail, Message, refusal};
+use super::ids::Ids;
+use super::{Command, INIT_COMMAND, InsteadOfOverlay, Jail, Message, Order, refusal};
 use crate::network::{Namespaces, send};
 use crate::run::Exit;
 use crate::sys::watch_readable;
@@ -63,6 +65,8 @@ pub(crate) enum StartError {
 #[derive(Debug)]
 pub(crate) struct Running {
     init: Child,
+    /// PID 1, once it is there.
+    first: Option<OwnedFd>,
     ended: AsyncFd<OwnedFd>,
     messages: BufReader<OwnedReadHalf>,
     commands: OwnedWriteHalf,
@@ -81,15 +85,44 @@ pub(crate) struct Output {
 /// Starts `self_program` as the first process of a jail, in the network of its job if there is one.
 ///
 /// # Errors
-/// The program can't be started, or does not know `instance-init`.
+/// The kernel refuses it, or the program does not know `instance-init`.
 pub(crate) async fn start(
     self_program: &Path,
     jail: &Jail,
     network: Option<&Namespaces>,
 ) -> Result<(Running, Output), StartError> {
+    let (mut running, output) = ordered(self_program, &Order::Start(Box::new(jail.clone())), network).await?;
+    running.begun().await?;
+    Ok((running, output))
+}
+
+/// Makes everything in a folder the user's own again after an instance that had more than one user id; after
+/// any other it is.
+///
+/// # Errors
+/// Something in it still belongs to another.
+pub(crate) async fn take_back(self_program: &Path, folder: &Path) -> Result<(), StartError> {
+    if !matches!(Ids::of_this_user(), Ids::Subordinate(_)) {
+        return Ok(());
+    }
+    let (mut running, _output) = ordered(self_program, &Order::TakeBack(folder.to_owned()), None).await?;
+    let answer = running.message().await;
+    running.ended().await.map_err(|source| StartError::Io { step: "wait for a process", source })?;
+    match answer {
+        Some(Message::TakenBack) => Ok(()),
+        other => Err(unexpected(other)),
+    }
+}
+
+/// Starts `instance-init` and gives it an order; the namespaces of a network go with its first bytes.
+async fn ordered(
+    self_program: &Path,
+    order: &Order,
+    network: Option<&Namespaces>,
+) -> Result<(Running, Output), StartError> {
     let (init, socket) = spawn(self_program)
         .map_err(|source| StartError::Io { step: "start the first process of the instance", source })?;
-    let order = serde_json::to_vec(jail)
+    let order = serde_json::to_vec(order)
         .map_err(|error| StartError::Broken { explanation: format!("can't write down the jail: {error}") })?;
     let descriptors = network.map(Namespaces::descriptors);
     let length = (order.len() as u64).to_le_bytes();
@@ -124,7 +157,8 @@ fn running(mut init: Child, socket: Socket) -> io::Result<(Running, Output)> {
     socket.set_nonblocking(true)?;
     let (read, commands) = UnixStream::from_std(socket)?.into_split();
     let ended = watch_readable(pidfd_open(Pid::from_child(&init), PidfdFlags::empty())?)?;
-    let running = Running { init, ended, messages: BufReader::new(read), commands, line: Vec::new() };
+    let running =
+        Running { init, first: None, ended, messages: BufReader::new(read), commands, line: Vec::new() };
     Ok((running, output))
 }
 
@@ -137,14 +171,26 @@ impl Running {
         serde_json::from_slice(&line).ok()
     }
 
-    /// Waits until the program runs.
-    pub(crate) async fn started(&mut self) -> Result<(), StartError> {
+    /// Waits until PID 1 is there.
+    async fn begun(&mut self) -> Result<(), StartError> {
+        let pid = match self.message().await {
+            Some(Message::Begun { pid }) => pid,
+            other => return Err(unexpected(other)),
+        };
+        let opened =
+            Pid::from_raw(pid).ok_or(Errno::SRCH).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()));
+        let first = opened.map_err(|errno| StartError::Io {
+            step: "watch the first process of the instance",
+            source: errno.into(),
+        })?;
+        self.first = Some(first);
+        Ok(())
+    }
+
+    /// Waits until the program runs; tells what shows its image if not the usual.
+    pub(crate) async fn started(&mut self) -> Result<Option<InsteadOfOverlay>, StartError> {
         match self.message().await {
-            Some(Message::Started) => Ok(()),
-            Some(Message::NamespacesRefused { errno }) => {
-                let explanation = refusal::explain(&io::Error::from_raw_os_error(errno));
-                Err(StartError::Namespaces { explanation })
-            }
+            Some(Message::Started { instead }) => Ok(instead),
             Some(Message::NotStarted { code, explanation }) => Err(StartError::Program { code, explanation }),
             Some(Message::OverlayRefused { target, reason }) => Err(StartError::Overlay { target, reason }),
             other => Err(unexpected(other)),
@@ -166,6 +212,12 @@ impl Running {
         self.init.wait().map(|_| ())
     }
 
+    /// Kills a jail that is still being made, whatever it waits for. PID 1 does not listen yet.
+    pub(crate) fn give_up(&self) {
+        // It may have ended at the same moment, which is no error.
+        let _ = self.first.as_ref().map(|first| pidfd_send_signal(first, Signal::KILL));
+    }
+
     /// Sends a command to every process of the instance.
     ///
     /// The instance may have ended at the same moment, which is no error.
@@ -176,6 +228,10 @@ impl Running {
 
 fn unexpected(message: Option<Message>) -> StartError {
     let explanation = match message {
+        Some(Message::NamespacesRefused { errno }) => {
+            let explanation = refusal::explain(&io::Error::from_raw_os_error(errno));
+            return StartError::Namespaces { explanation };
+        }
         Some(Message::Broken { explanation }) => match refusal::refusing_settings() {
             Some(settings) if !getuid().is_root() => format!("{explanation} ({settings})"),
             _ => explanation,

@@ -1,4 +1,4 @@
-//! What kind of program a file is, as far as it explains why the kernel won't execute it.
+//! What kind of program a file is, as far as it matters where it can be executed.
 
 use std::io::Read;
 use std::path::Path;
@@ -12,15 +12,18 @@ const HEAD: u64 = 64 * 1024;
 const PT_INTERP: u64 = 3;
 
 /// What the start of a file says about how it is to be executed.
-pub(super) struct Format {
-    /// The program that has to execute it.
-    pub(super) interpreter: Option<Vec<u8>>,
-    /// In words.
-    pub(super) description: String,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Executable {
+    /// The program that has to execute it: the one of a `#!` line or the dynamic loader.
+    pub interpreter: Option<Vec<u8>>,
+    /// Why a kernel that refuses it does so, in words.
+    pub description: String,
+    /// The processor that it is built for, in Rust's words; none for what is no ELF file.
+    pub machine: Option<&'static str>,
 }
 
-/// Looks at the start of a file; one that can't be read has no known format.
-pub(super) fn of(path: &Path) -> Format {
+/// Looks at the start of a file; one that can't be read is of no known kind.
+pub fn look(path: &Path) -> Executable {
     let mut head = Vec::new();
     if let Ok(file) = fs::File::open(path) {
         // What could be read is all that there is to say.
@@ -29,21 +32,36 @@ pub(super) fn of(path: &Path) -> Format {
     parse(&head)
 }
 
-fn parse(head: &[u8]) -> Format {
+/// Why this machine's kernel will refuse to execute a file, if what can be read of it says so.
+///
+/// Asked before a program is started: where the kernel refuses, execvp(3) goes on to give the file to
+/// `/bin/sh`, which may carry out what was never meant for it.
+pub fn refusal(path: &Path) -> Option<String> {
+    fs::File::open(path).ok()?;
+    let found = look(path);
+    match (found.machine, found.interpreter) {
+        (Some(machine), _) if machine != std::env::consts::ARCH => Some(found.description),
+        (None, None) => Some(found.description),
+        _ => None,
+    }
+}
+
+fn parse(head: &[u8]) -> Executable {
     if let Some(line) = head.strip_prefix(b"#!") {
         let interpreter = script_interpreter(line);
-        return Format { interpreter, description: "a script whose #! line names no program".to_owned() };
+        let description = "a script whose #! line names no program".to_owned();
+        return Executable { interpreter, description, machine: None };
     }
     if head.starts_with(b"\x7fELF") {
         let built_for = number(head, 18, 2).map_or("an unknown machine", machine);
         let description = format!("built for {built_for}, but this machine is {}", std::env::consts::ARCH);
-        return Format { interpreter: loader(head), description };
+        return Executable { interpreter: loader(head), description, machine: Some(built_for) };
     }
     let description = match head {
         [] => "the file is empty",
         _ => "neither a program of this machine nor a script with a #! line",
     };
-    Format { interpreter: None, description: description.to_owned() }
+    Executable { interpreter: None, description: description.to_owned(), machine: None }
 }
 
 /// The program in the first line after `#!`, which may start with blanks and have one argument.
@@ -102,10 +120,37 @@ mod tests {
     #[test]
     fn this_test_program_names_its_dynamic_loader_and_machine() {
         let own = std::env::current_exe().unwrap();
-        let format = of(&own);
-        let loader = String::from_utf8(format.interpreter.unwrap()).unwrap();
+        let found = look(&own);
+        let loader = String::from_utf8(found.interpreter.unwrap()).unwrap();
         assert!(loader.contains("ld-"), "{loader}");
-        assert!(format.description.starts_with(&format!("built for {}", std::env::consts::ARCH)));
+        assert_eq!(found.machine, Some(std::env::consts::ARCH));
+        assert!(found.description.starts_with(&format!("built for {}", std::env::consts::ARCH)));
+    }
+
+    #[test]
+    fn what_is_neither_a_program_of_this_machine_nor_a_script_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("train");
+        let mut foreign = fs::read(std::env::current_exe().unwrap()).unwrap();
+        foreign.truncate(4096);
+        assert_eq!(refusal(&std::env::current_exe().unwrap()), None);
+        foreign[18] = 22;
+        let table: [(&[u8], Option<&str>); 5] = [
+            (b"#!/bin/sh\n", None),
+            (b"echo hello\n", Some("#! line")),
+            (b"#!\n", Some("names no program")),
+            (b"", Some("empty")),
+            (&foreign, Some("built for s390x")),
+        ];
+        for (content, expected) in table {
+            fs::write(&path, content).unwrap();
+            let told = refusal(&path);
+            match expected {
+                None => assert_eq!(told, None),
+                Some(text) => assert!(told.unwrap().contains(text), "{text}"),
+            }
+        }
+        assert_eq!(refusal(&folder.path().join("none")), None);
     }
 
     #[test]

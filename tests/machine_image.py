@@ -20,7 +20,8 @@ from images import ACCOUNTS, GROUPS, MACHINE
 PROGRAMS = """
 awk base64 basename bash cat chgrp chmod chown cmp cp cut date dd df dirname du echo env expr false find grep gzip head
 hostname id kill ln ls md5sum mkdir mkfifo mktemp mv nproc od printenv printf ps pwd readlink realpath rm rmdir sed seq
-setsid sh sha256sum sleep sort split stat tail tar tee test touch tr true truncate tty uname uniq wc xargs
+setsid sh sha256sum sleep sort split stat tail tar tee test touch tr true truncate tty
+uname uniq wc which xargs
 """.split()
 
 LEFT_OUT = {"__pycache__", "config-3", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "site-packages", "dist-packages",
@@ -37,7 +38,7 @@ class MachineImage:
 
     @functools.cached_property
     def _base(self):
-        """The layer's file and digest."""
+        """The layer's file."""
         path = self.folder / "machine.tar"
         with tarfile.open(path, "w") as tar:
             _add(tar, "etc/passwd", ACCOUNTS.encode())
@@ -45,45 +46,67 @@ class MachineImage:
             for name in ("bin", "lib", "lib64", "sbin"):
                 if Path("/", name).is_symlink():
                     _add_link(tar, name, os.readlink(f"/{name}"))
-            for file in sorted(self._files()):
-                _add(tar, file.lstrip("/"), Path(file).read_bytes(), os.stat(file).st_mode & 0o777)
+            add_files(tar, self._files())
         path.chmod(0o644)
-        return path, hashlib.sha256(path.read_bytes()).hexdigest()
+        return path
 
     def _files(self):
         programs = {path for name in PROGRAMS if (path := shutil.which(name, path="/usr/bin:/bin"))} | {self.python}
         library = subprocess.run([self.python, "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"],
                                  check=True, capture_output=True, text=True).stdout.strip()
         modules = {str(path) for path in Path(library).rglob("*") if path.is_file() and _wanted(path, library)}
-        loaded = subprocess.run(["ldd", *programs, *(name for name in modules if name.endswith(".so"))],
-                                capture_output=True, text=True).stdout
-        libraries = set(re.findall(r"(/\S+) \(0x", loaded))
-        return {_real_folder(path) for path in programs | modules | libraries}
+        libraries = needed_libraries([*programs, *(name for name in modules if name.endswith(".so"))])
+        return programs | modules | libraries
 
-    def layout(self, folder, program):
-        """An OCI layout with the program of a path as `train`."""
-        base, digest = self._base
-        blobs = folder / "blobs/sha256"
-        blobs.mkdir(parents=True)
-        (blobs / digest).symlink_to(base)
-        stream = io.BytesIO()
-        with tarfile.open(fileobj=stream, mode="w") as tar:
-            _add(tar, "usr/local/bin/train", program.read_bytes(), program.stat().st_mode & 0o777)
-
-        def blob(kind, content):
-            name = hashlib.sha256(content).hexdigest()
-            (blobs / name).write_bytes(content)
-            return _descriptor(kind, name, len(content))
-
-        layers = [_descriptor("layer.v1.tar", digest, base.stat().st_size), blob("layer.v1.tar", stream.getvalue())]
+    def layout(self, folder, program=None, more=(), **config):
+        """An OCI layout with the program of a path as `train`; `more` are files of further layers."""
+        (folder / "blobs/sha256").mkdir(parents=True)
+        top = [self._top(folder, program)] if program else []
+        layers = [_link(folder, "layer.v1.tar", path) for path in [self._base, *more]] + top
         rootfs = {"type": "layers", "diff_ids": [layer["digest"] for layer in layers]}
-        config = {"architecture": MACHINE[platform.machine()], "os": "linux", "config": {}, "rootfs": rootfs}
+        config = {"architecture": MACHINE[platform.machine()], "os": "linux", "config": config, "rootfs": rootfs}
         manifest = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
-                    "config": blob("config.v1+json", json.dumps(config).encode()), "layers": layers}
-        index = {"schemaVersion": 2, "manifests": [blob("manifest.v1+json", json.dumps(manifest).encode())]}
+                    "config": _blob(folder, "config.v1+json", json.dumps(config).encode()), "layers": layers}
+        index = {"schemaVersion": 2, "manifests": [_blob(folder, "manifest.v1+json", json.dumps(manifest).encode())]}
         (folder / "index.json").write_text(json.dumps(index))
         (folder / "oci-layout").write_text('{"imageLayoutVersion":"1.0.0"}')
         return folder
+
+    def _top(self, folder, program):
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w") as tar:
+            _add(tar, "usr/local/bin/train", program.read_bytes(), program.stat().st_mode & 0o777)
+        return _blob(folder, "layer.v1.tar", stream.getvalue())
+
+
+def _blob(folder, kind, content):
+    name = hashlib.sha256(content).hexdigest()
+    (folder / "blobs/sha256" / name).write_bytes(content)
+    return _descriptor(kind, name, len(content))
+
+
+def _link(folder, kind, path):
+    digest = _digest(path)
+    (folder / "blobs/sha256" / digest).symlink_to(path)
+    return _descriptor(kind, digest, path.stat().st_size)
+
+
+@functools.cache
+def _digest(path):
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def needed_libraries(programs):
+    """The shared libraries that programs and other libraries load."""
+    loaded = subprocess.run(["ldd", *programs], capture_output=True, text=True).stdout
+    return set(re.findall(r"(/\S+) \(0x", loaded))
+
+
+def add_files(tar, paths):
+    """Files of the machine where they are."""
+    for path in sorted(map(_real_folder, paths)):
+        _add(tar, path.lstrip("/"), Path(path).read_bytes(), os.stat(path).st_mode & 0o777)
 
 
 def _wanted(path, library):

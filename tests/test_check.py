@@ -138,7 +138,10 @@ def test_a_program_that_writes_no_model_is_warned_of(check):
 
 
 def test_hyperparameters_that_only_work_as_numbers_fail(yard, check):
-    train = 'case "$(cat /opt/ml/input/config/hyperparameters.json)" in *\\"1\\"*) exit 1;; esac; echo > /opt/ml/model/m'
+    train = """
+case "$(cat /opt/ml/input/config/hyperparameters.json)" in *\\"1\\"*) exit 1;; esac
+echo > /opt/ml/model/m
+"""
     assert check(train, "--hyperparameter", "epochs=1")["hyperparameters"][0] == "fail"
     assert check(GOOD, "--hyperparameter", "epochs=1")["hyperparameters"][0] == "pass"
 

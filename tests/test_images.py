@@ -196,7 +196,7 @@ echo end
 """
     ended = yard.run(yard.job(image(script, covered)), expect=None)
     assert "open" not in ended.log() and "writable" not in ended.log()
-    assert ended.log()[-1:] == ["end"] or "can't make a place for" in ended.reason
+    assert ended.log(stream="stdout") == ["end"] or "can't make a place for" in ended.reason
 
 
 @pytest.mark.parametrize("folder", ["proc", "sys", "dev"])
@@ -349,3 +349,18 @@ def test_a_layer_that_is_not_what_its_digest_says_is_refused(yard, image):
 def test_a_registry_that_can_not_be_reached_is_refused_with_what_would_work(yard):
     error = yard.refused(yard.job("127.0.0.1:1/team/fit:1"))
     assert "127.0.0.1:1" in error and "--image 127.0.0.1:1/team/fit:1=SOURCE" in error
+
+
+def test_images_that_no_job_uses_are_removed_on_request(yard, image):
+    running = yard.start(yard.job(image("echo up; sleep 1000\n")))
+    running.wait_for_line("up")
+    prune = ["image", "prune", "--data-dir", yard.data]
+    assert yard.command(*prune).stdout.startswith("0 images removed"), "it is in use"
+    running.interrupt()
+    yard.ended(running, expect=11)
+    assert "0 images" in yard.command(*prune, "--older-than", "1").stdout
+    assert "1 images would be removed, " in yard.command(*prune, "--dry-run").stdout
+    assert any((yard.data / "images/layers").iterdir())
+    assert "1 images removed, " in yard.command(*prune).stdout
+    assert not [path for path in (yard.data / "images/layers").iterdir() if path.is_dir()]
+    assert yard.run(yard.job(image("echo again\n"))).log() == ["again"]

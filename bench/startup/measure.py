@@ -6,6 +6,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from pathlib import Path
@@ -23,12 +24,13 @@ estimator.fit(logs=False)
 """
 
 
-def job(folder, attempt):
+HOST_PROGRAM = {"TrainingImage": "host:/usr/bin", "ContainerEntrypoint": ["/bin/true"]}
+
+
+def job(folder, attempt, algorithm):
     request = {
-        "TrainingJobName": "startup",
-        "AlgorithmSpecification": {
-            "TrainingImage": "host:/usr/bin", "TrainingInputMode": "File", "ContainerEntrypoint": ["/bin/true"],
-        },
+        "TrainingJobName": f"startup-{attempt}",
+        "AlgorithmSpecification": {"TrainingInputMode": "File", **algorithm},
         "OutputDataConfig": {"S3OutputPath": "s3://results/out"},
         "ResourceConfig": {"InstanceType": "local", "InstanceCount": 2},
         "StoppingCondition": {"MaxRuntimeInSeconds": 60},
@@ -69,11 +71,37 @@ def docker_image(folder):
                    stdout=subprocess.DEVNULL)
 
 
+def saved(folder):
+    """The image as a file."""
+    archive = folder / "image.tar"
+    subprocess.run(["docker", "save", "-o", archive, IMAGE], check=True)
+    return archive
+
+
+def forget_image(archive):
+    """Removes what the daemon was given of an archive, under the digest of its config."""
+    if archive.exists():
+        with tarfile.open(archive) as tar:
+            config = json.load(tar.extractfile("manifest.json"))[0]["Config"]
+        digest = Path(config).name.removesuffix(".json")
+        subprocess.run(["docker", "rmi", f"trainyard/loaded:{digest}"], stdout=subprocess.DEVNULL, check=False)
+
+
+def in_a_network():
+    """The same by hand as the Docker runtime does: instances that reach each other."""
+    start = time.perf_counter()
+    timed(["docker", "network", "create", IMAGE])
+    timed(*[["docker", "run", "--rm", "--network", IMAGE, "--network-alias", f"algo-{number}", IMAGE, "train"]
+            for number in (1, 2)])
+    timed(["docker", "network", "rm", IMAGE])
+    return time.perf_counter() - start
+
+
 def contestants(binary, folder):
     """Name and a function that runs it once, for all that are there."""
     found = {}
     for name, data in ("trainyard, data on disk", folder / "data"), ("trainyard, data in memory", memory(folder)):
-        found[name] = lambda data=data, path=job(folder, name.split()[-1]): timed(
+        found[name] = lambda data=data, path=job(folder, name.split()[-1], HOST_PROGRAM): timed(
             [binary, "run", path, "--data-dir", data])
     server = output_of("docker", "version", "--format", "{{.Server.Version}}")
     if server is None:
@@ -81,6 +109,11 @@ def contestants(binary, folder):
         print("SDK local mode: not measured, it needs Docker")
         return found
     docker_image(folder)
+    image = {"TrainingImage": f"docker-archive:{saved(folder)}"}
+    for name, runtime in ("the image without a daemon", "oci"), ("the image through Docker", "docker"):
+        found[f"trainyard, {name}"] = lambda runtime=runtime, path=job(folder, runtime, image): timed(
+            [binary, "run", path, "--data-dir", folder / "data", "--runtime", runtime])
+    found["docker network create, docker run, twice at once, docker network rm"] = in_a_network
     found[f"docker run, twice at once ({server})"] = lambda: timed(
         *[["docker", "run", "--rm", IMAGE, "train"]] * 2)
     python = os.environ.get("SDK_PYTHON")
@@ -118,8 +151,9 @@ def main():
         ours = statistics.median(seconds["trainyard, data on disk"])
         for name, spent in seconds.items():
             median = statistics.median(spent)
-            print(f"{name:40} {median * 1000:8.1f} ms  fastest {min(spent) * 1000:8.1f} ms  {median / ours:6.2f} x")
+            print(f"{name:75} {median * 1000:8.1f} ms  fastest {min(spent) * 1000:8.1f} ms  {median / ours:6.2f} x")
     finally:
+        forget_image(folder / "image.tar")
         shutil.rmtree((folder / "memory").resolve(), ignore_errors=True)
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Start to exit of two instances whose `train` is `true`: Trainyard against `docker run` of the same and
-# against the SageMaker SDK's local mode, interleaved, medians.
+# Start to exit of two instances whose `train` is `true`: Trainyard with an image, with a program of the machine and
+# through Docker, against `docker run` of the same and the SageMaker SDK's local mode; interleaved, medians.
 #
 #   bench/startup/run.sh [ROUNDS]
 #

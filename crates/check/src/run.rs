@@ -112,7 +112,7 @@ impl Check<'_> {
     ) -> Result<Checked, CheckError> {
         request::write_to(&mut question.request, &folder.join("output"));
         request::limit(&mut question.request, question.time_limit.as_secs());
-        let prepared = match self.prepare(question.request.clone(), progress.clone()).await {
+        let prepared = match self.prepare(question.request.clone(), progress.clone()).await? {
             Ok(prepared) => prepared,
             Err(error) => return self.not_prepared(error, &question, progress).await,
         };
@@ -131,12 +131,18 @@ impl Check<'_> {
         series.facts(prepared.submission, image).await.map(|facts| Checked::Run(Box::new(facts)))
     }
 
+    /// Brings the image here and plans the job; an interrupt gives up.
     async fn prepare(
         &self,
         request: CreateTrainingJobRequest,
         progress: ImageProgress,
-    ) -> Result<Prepared, PrepareError> {
-        prepare(request, self.machine, &self.backend.capabilities(), progress).await
+    ) -> Result<Result<Prepared, PrepareError>, CheckError> {
+        let capabilities = self.backend.capabilities();
+        let mut interrupted = self.interrupted.clone();
+        tokio::select! {
+            prepared = prepare(request, self.machine, &capabilities, progress) => Ok(prepared),
+            Ok(_) = interrupted.wait_for(|&interrupted| interrupted) => Err(CheckError::Interrupted),
+        }
     }
 
     /// What can be said of an image that can't be run.
@@ -226,7 +232,7 @@ impl Series<'_> {
         request::limit(&mut request, longest.as_secs());
         request::on_one_instance(&mut request);
         let Prepared { mut submission, image: _image } =
-            self.check.prepare(request, self.progress.clone()).await?;
+            self.check.prepare(request, self.progress.clone()).await??;
         let order = Order {
             command: self.command.clone(),
             interference,

@@ -102,13 +102,15 @@ impl Scratch {
     /// The places that the instance has for itself.
     pub(crate) fn places(&self, plan: &InstancePlan) -> Places {
         let own = |source: PathBuf, target: &str| Mount::Writable { source, target: target.into() };
-        let mounts = vec![
+        let mut mounts = vec![
             own(self.ml(), "/opt/ml"),
             own(self.tmp(), "/tmp"),
             own(self.root.join("hosts"), "/etc/hosts"),
             own(self.root.join("hostname"), "/etc/hostname"),
-            Mount::Writable { source: self.root.join("resolv.conf"), target: resolver::target(plan) },
         ];
+        if let Some(target) = resolver::target(plan) {
+            mounts.push(Mount::Writable { source: self.root.join("resolv.conf"), target });
+        }
         Places { ml: self.ml(), changes: self.changes(), mounts }
     }
 

@@ -6,7 +6,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::{HostAddress, NetworkPlan};
+use super::{HostAddress, Image, NetworkPlan};
 
 /// The interface of every instance in its job's network.
 pub(crate) const INTERFACE: &str = "eth0";
@@ -23,8 +23,11 @@ pub(super) fn address(rank: usize, name: &str) -> HostAddress {
     HostAddress { name: name.to_owned(), address: address.to_string() }
 }
 
-/// The network of a job; an isolated one has no way out.
-pub(super) fn of_job(isolated: bool) -> NetworkPlan {
+/// The network of a job; an isolated one has no way out. Containers get theirs from their daemon.
+pub(super) fn of_job(image: &Image, isolated: bool) -> NetworkPlan {
+    if matches!(image, Image::OfDaemon { .. }) {
+        return NetworkPlan::Alone;
+    }
     NetworkPlan::Job { prefix_length: PREFIX_LENGTH, gateway: (!isolated).then_some(GATEWAY) }
 }
 

@@ -8,7 +8,7 @@ use anyhow::Context;
 use trainyard_engine::instance::supervise;
 use trainyard_engine::network::job_network;
 use trainyard_engine::run::InstanceDirectory;
-use trainyard_engine::runtime::{Shield, instance_init};
+use trainyard_engine::runtime::{Shield, container_init, instance_init};
 
 use crate::exit::Exit;
 
@@ -27,13 +27,14 @@ impl Instance {
     }
 }
 
-/// Whether this process is one that makes namespaces, for an instance or for a job's network; if so, all
-/// of its life.
+/// Whether this process is one that makes namespaces, for an instance or for a job's network, or is the first of a
+/// container; if so, all of its life.
 pub(crate) fn inside() -> Option<ExitCode> {
     let arguments: Vec<_> = env::args_os().skip(1).collect();
     match &arguments[..] {
         [command] if command == "instance-init" => Some(instance_init()),
         [command, _] if command == "network" => Some(job_network()),
+        [command] => container_init(command.to_str()?),
         _ => None,
     }
 }

@@ -10,17 +10,18 @@ use std::thread;
 
 use fs_err as fs;
 use rustix::process::{
-    DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus, set_dumpable_behavior,
-    set_parent_process_death_signal, setsid, wait, waitpid,
+    DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, getrlimit,
+    set_dumpable_behavior, set_parent_process_death_signal, setrlimit, setsid, wait, waitpid,
 };
 use rustix::system::sethostname;
 use rustix::thread::UnshareFlags;
+use serde::de::DeserializeOwned;
 
 use super::mounts::Tree;
 use super::namespaces::{self, NamespaceError};
 use super::{
-    Command, Jail, Message, Order, Root, RunAs, SetupError, layers, machine, privileges, program, root, step,
-    take_back,
+    Command, InsteadOfOverlay, Jail, Message, Order, Program, Root, RunAs, SetupError, layers, machine,
+    privileges, program, root, step, take_back,
 };
 use crate::explain::chain;
 use crate::network::{self, Namespaces};
@@ -47,22 +48,21 @@ pub fn instance_init() -> ExitCode {
 fn outer(socket: &mut UnixStream) -> Result<(), SetupError> {
     // It may wait for the programs that give it its ids, and does not listen meanwhile.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(step("depend on the supervisor"))?;
-    let (order, network) = order(socket)?;
-    let mut namespaces =
-        UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWUTS | UnshareFlags::NEWIPC;
-    // Nothing of it stays open.
-    match network {
-        Some(network) => network.enter().map_err(step("enter the network of the job"))?,
-        None => namespaces |= UnshareFlags::NEWNET,
+    let network = place_in_network(socket)?;
+    let order = order(socket)?;
+    // Never in the machine's network for want of another.
+    if matches!(&order, Order::Start(jail) if jail.in_network_of_job != network.is_some()) {
+        return Err(SetupError::NoNetwork);
     }
-    match namespaces::unshare(namespaces) {
-        Err(NamespaceError::Refused(error)) => {
+    match enter(network) {
+        Err(SetupError::Namespace(NamespaceError::Refused(error))) => {
             let errno = error.raw_os_error().unwrap_or_default();
             return tell(socket, &Message::NamespacesRefused { errno });
         }
         other => other?,
     }
     let jail = match order {
+        Order::Try => return tell(socket, &Message::Unshared),
         Order::Start(jail) => jail,
         Order::TakeBack(folder) => {
             take_back::take_back(&folder)?;
@@ -73,6 +73,25 @@ fn outer(socket: &mut UnixStream) -> Result<(), SetupError> {
         Fork::Child => first_process(&jail, socket),
         // That it has ended means that the whole namespace is empty.
         Fork::Parent(pid) => wait_for(pid),
+    }
+}
+
+/// Enters the network of the job, or makes one for this instance alone, and all other namespaces below it.
+fn enter(network: Option<Namespaces>) -> Result<(), SetupError> {
+    let mut further =
+        UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWUTS | UnshareFlags::NEWIPC;
+    match network {
+        Some(network) => network.enter().map_err(step("enter the network of the job"))?,
+        None => further |= UnshareFlags::NEWNET,
+    }
+    Ok(namespaces::unshare(further)?)
+}
+
+/// The instance's place in the network of its job, which comes with the first byte if there is one.
+fn place_in_network(socket: &UnixStream) -> Result<Option<Namespaces>, SetupError> {
+    match network::receive(socket, &mut [0]) {
+        Ok((1, descriptors)) => Ok(Namespaces::of(descriptors)),
+        Ok(_) | Err(_) => Err(SetupError::Gone),
     }
 }
 
@@ -99,6 +118,10 @@ fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError>
     if let Some(run_as) = run_as {
         run_as.hand_over()?;
     }
+    if !jail.groups.is_empty() {
+        // The group that this process is in becomes the uppermost that can be seen.
+        sys::unshare(UnshareFlags::NEWCGROUP).map_err(step("separate the control groups"))?;
+    }
     // From the machine's file tree …
     let kernel = machine::trees(jail)?;
     let planned = jail.mounts.iter().map(Tree::planned).collect::<Result<Vec<_>, _>>()?;
@@ -112,19 +135,13 @@ fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError>
     if matches!(jail.root, Root::Layers { .. }) {
         layers::make_working_directory(&jail.program.working_directory)?;
     }
+    machine::link(&jail.links)?;
 
     privileges::drop_privileges()?;
     // Nobody inside may look into this process or take its socket.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(step("hide from debuggers"))?;
-    let train = match program::start(&jail.program, run_as) {
-        Ok(child) => Pid::from_child(&child),
-        Err(error) => {
-            let (code, explanation) = (error.code(), chain(&error));
-            return tell(socket, &Message::NotStarted { code, explanation });
-        }
-    };
-    tell(socket, &Message::Started { instead })?;
-    watch(train, jail.stop_signal, socket)
+    let rules = Rules { stop_signal: jail.stop_signal, most_processes: jail.most_processes, instead };
+    run(&jail.program, run_as, rules, socket)
 }
 
 /// This process's number outside of its namespace, which the machine's `/proc` shows as long as it is there.
@@ -141,13 +158,41 @@ fn attach(trees: Vec<Tree>) -> Result<(), SetupError> {
     trees.iter().try_for_each(Tree::attach)
 }
 
-fn watch(train: Pid, stop_signal: i32, socket: &mut UnixStream) -> Result<(), SetupError> {
+/// What the first process of an instance keeps to beside its program.
+pub(in crate::runtime) struct Rules {
+    /// The signal by which [`Command::Terminate`] asks every process to end.
+    pub(in crate::runtime) stop_signal: i32,
+    /// Most processes, where no control group counts them.
+    pub(in crate::runtime) most_processes: Option<u32>,
+    /// What shows its image, if not the usual.
+    pub(in crate::runtime) instead: Option<InsteadOfOverlay>,
+}
+
+/// Starts the program and watches over it and all that it starts, as PID 1 does.
+pub(in crate::runtime) fn run(
+    program: &Program,
+    run_as: Option<&RunAs>,
+    rules: Rules,
+    socket: &mut UnixStream,
+) -> Result<(), SetupError> {
     let commands = socket.try_clone().map_err(step("listen to the supervisor"))?;
     let terminated = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&terminated);
+    // Before the program, which may start so many processes that no thread can be had any more.
     thread::Builder::new()
-        .spawn(move || obey(commands, stop_signal, &flag))
+        .spawn(move || obey(commands, rules.stop_signal, &flag))
         .map_err(step("listen to the supervisor"))?;
+    if let Some(most) = rules.most_processes {
+        limit_processes(most.into()).map_err(step("limit the number of processes"))?;
+    }
+    let train = match program::start(program, run_as) {
+        Ok(child) => Pid::from_child(&child),
+        Err(error) => {
+            let (code, explanation) = (error.code(), chain(&error));
+            return tell(socket, &Message::NotStarted { code, explanation });
+        }
+    };
+    tell(socket, &Message::Started { instead: rules.instead })?;
     let exit = reap_until(train)?;
     if terminated.load(Ordering::SeqCst) {
         // Every process was asked to end and has the grace to do so, not only `train`.
@@ -155,6 +200,12 @@ fn watch(train: Pid, stop_signal: i32, socket: &mut UnixStream) -> Result<(), Se
     }
     // When this process ends, the kernel kills what is left in its namespace.
     tell(socket, &Message::Exited(exit))
+}
+
+/// Limits the processes that this user has in this namespace; nobody may raise a limit of their own.
+fn limit_processes(most: u64) -> rustix::io::Result<()> {
+    let allowed = getrlimit(Resource::Nproc).maximum.map_or(most, |allowed| allowed.min(most));
+    setrlimit(Resource::Nproc, Rlimit { current: Some(allowed), maximum: Some(allowed) })
 }
 
 /// Carries out the supervisor's commands; without a supervisor everything is killed.
@@ -184,7 +235,7 @@ fn reap_until(train: Pid) -> Result<Exit, SetupError> {
 }
 
 /// Waits until no other process of the instance is left.
-fn reap_all() -> Result<(), SetupError> {
+pub(in crate::runtime) fn reap_all() -> Result<(), SetupError> {
     loop {
         match wait(WaitOptions::empty()) {
             Err(rustix::io::Errno::CHILD) => return Ok(()),
@@ -201,7 +252,7 @@ fn exit(status: WaitStatus) -> Exit {
     }
 }
 
-fn message(error: &SetupError) -> Message {
+pub(in crate::runtime) fn message(error: &SetupError) -> Message {
     match error {
         SetupError::Overlay { target, source } => {
             Message::OverlayRefused { target: target.clone(), reason: source.to_string() }
@@ -210,26 +261,18 @@ fn message(error: &SetupError) -> Message {
     }
 }
 
-fn tell(socket: &mut UnixStream, message: &Message) -> Result<(), SetupError> {
+pub(in crate::runtime) fn tell(socket: &mut UnixStream, message: &Message) -> Result<(), SetupError> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     socket.write_all(&line).map_err(|_| SetupError::Gone)
 }
 
-/// Reads the supervisor's order byte for byte up to its end: what follows are commands. With its first
-/// bytes comes the instance's place in the network of its job.
-fn order(socket: &mut UnixStream) -> Result<(Order, Option<Namespaces>), SetupError> {
+/// Reads the supervisor's order byte for byte up to its end: what follows are commands.
+pub(in crate::runtime) fn order<T: DeserializeOwned>(socket: &mut UnixStream) -> Result<T, SetupError> {
     let mut length = [0; 8];
-    let (received, descriptors) = network::receive(&*socket, &mut length).map_err(|_| SetupError::Gone)?;
-    socket.read_exact(&mut length[received..]).map_err(|_| SetupError::Gone)?;
+    socket.read_exact(&mut length).map_err(|_| SetupError::Gone)?;
     let mut text = Vec::new();
     let limit = u64::from_le_bytes(length);
     socket.take(limit).read_to_end(&mut text).map_err(|_| SetupError::Gone)?;
-    let order = serde_json::from_slice(&text)?;
-    let network = Namespaces::of(descriptors);
-    // Never in the machine's network for want of another.
-    if matches!(&order, Order::Start(jail) if jail.in_network_of_job != network.is_some()) {
-        return Err(SetupError::NoNetwork);
-    }
-    Ok((order, network))
+    Ok(serde_json::from_slice(&text)?)
 }

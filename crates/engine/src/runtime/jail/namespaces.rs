@@ -8,7 +8,7 @@ use std::process;
 use rustix::process::{Pid, WaitOptions, getppid, waitpid};
 use rustix::thread::UnshareFlags;
 
-use super::ids::Ids;
+use super::ids;
 use crate::explain::chain;
 use crate::sys::{self, Fork};
 
@@ -66,7 +66,7 @@ fn map_ids_of_parent(mut parent: UnixStream) -> ! {
     let mut asked = [0];
     if parent.read_exact(&mut asked).is_ok() {
         let mapped = match getppid() {
-            Some(process) => Ids::of_this_user().give(process),
+            Some(process) => ids::map(process),
             None => Err(io::ErrorKind::NotFound.into()),
         };
         let answer = mapped.map_or_else(|error| chain(&error), |()| "mapped".to_owned());

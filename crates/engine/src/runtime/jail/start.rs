@@ -2,22 +2,20 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream as Socket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::ids::Ids;
 use super::{Command, INIT_COMMAND, InsteadOfOverlay, Jail, Message, Order, refusal};
+use crate::cgroup::Group;
 use crate::network::{Namespaces, send};
 use crate::run::Exit;
+use crate::runtime::talk::Talk;
 use crate::sys::watch_readable;
 
 /// A jail in which nothing has been started.
@@ -61,6 +59,9 @@ pub(crate) enum StartError {
     },
 }
 
+/// The first byte to `instance-init`, with which the namespaces of a network come.
+pub(super) const NETWORK: &[u8; 1] = b"n";
+
 /// A running jail. Dropping it kills everything in it, for its socket ends.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -68,12 +69,10 @@ pub(crate) struct Running {
     /// PID 1, once it is there.
     first: Option<OwnedFd>,
     ended: AsyncFd<OwnedFd>,
-    messages: BufReader<OwnedReadHalf>,
-    commands: OwnedWriteHalf,
-    line: Vec<u8>,
+    talk: Talk,
 }
 
-/// What the processes of a jail write.
+/// What the processes of an instance write.
 #[derive(Debug)]
 pub(crate) struct Output {
     /// Standard output.
@@ -82,18 +81,36 @@ pub(crate) struct Output {
     pub(crate) stderr: Receiver,
 }
 
-/// Starts `self_program` as the first process of a jail, in the network of its job if there is one.
+/// Starts `self_program` as the first process of a jail.
+///
+/// With a control group, everything in the jail is in it; with the namespaces of a network, in that network.
 ///
 /// # Errors
 /// The kernel refuses it, or the program does not know `instance-init`.
 pub(crate) async fn start(
     self_program: &Path,
     jail: &Jail,
+    group: Option<&Group>,
     network: Option<&Namespaces>,
 ) -> Result<(Running, Output), StartError> {
-    let (mut running, output) = ordered(self_program, &Order::Start(Box::new(jail.clone())), network).await?;
+    let order = Order::Start(Box::new(jail.clone()));
+    let (mut running, output) = ordered(self_program, &order, group, network).await?;
     running.begun().await?;
     Ok((running, output))
+}
+
+/// Whether the kernel gives this user the namespaces of a jail.
+///
+/// # Errors
+/// It refuses them, or the program does not know `instance-init`.
+pub(crate) async fn probe(self_program: &Path) -> Result<(), StartError> {
+    let (mut running, _output) = ordered(self_program, &Order::Try, None, None).await?;
+    let answer = running.talk.message().await;
+    running.ended().await.map_err(|source| StartError::Io { step: "wait for a process", source })?;
+    match answer {
+        Some(Message::Unshared) => Ok(()),
+        other => Err(unexpected(other)),
+    }
 }
 
 /// Makes everything in a folder the user's own again after an instance that had more than one user id; after
@@ -105,8 +122,9 @@ pub(crate) async fn take_back(self_program: &Path, folder: &Path) -> Result<(), 
     if !matches!(Ids::of_this_user(), Ids::Subordinate(_)) {
         return Ok(());
     }
-    let (mut running, _output) = ordered(self_program, &Order::TakeBack(folder.to_owned()), None).await?;
-    let answer = running.message().await;
+    let (mut running, _output) =
+        ordered(self_program, &Order::TakeBack(folder.to_owned()), None, None).await?;
+    let answer = running.talk.message().await;
     running.ended().await.map_err(|source| StartError::Io { step: "wait for a process", source })?;
     match answer {
         Some(Message::TakenBack) => Ok(()),
@@ -114,28 +132,27 @@ pub(crate) async fn take_back(self_program: &Path, folder: &Path) -> Result<(), 
     }
 }
 
-/// Starts `instance-init` and gives it an order; the namespaces of a network go with its first bytes.
+/// Starts `instance-init` and gives it an order.
 async fn ordered(
     self_program: &Path,
     order: &Order,
+    group: Option<&Group>,
     network: Option<&Namespaces>,
 ) -> Result<(Running, Output), StartError> {
-    let (init, socket) = spawn(self_program)
+    let (mut running, output) = spawn(self_program, network)
         .map_err(|source| StartError::Io { step: "start the first process of the instance", source })?;
-    let order = serde_json::to_vec(order)
-        .map_err(|error| StartError::Broken { explanation: format!("can't write down the jail: {error}") })?;
-    let descriptors = network.map(Namespaces::descriptors);
-    let length = (order.len() as u64).to_le_bytes();
-    let talking = |source| StartError::Io { step: "talk to the instance", source };
-    send(&socket, &length, descriptors.as_ref().map_or(&[], |both| both)).map_err(talking)?;
-    let (mut running, output) = running(init, socket).map_err(talking)?;
-    running.commands.write_all(&order).await.map_err(talking)?;
+    // It waits for the order and has started nothing yet, so nothing is left outside.
+    group
+        .map_or(Ok(()), |group| group.take(running.init.id()))
+        .map_err(|source| StartError::Io { step: "put the instance into its control group", source })?;
+    let sent = running.talk.order(order).await;
+    sent.map_err(|source| StartError::Io { step: "talk to the instance", source })?;
     Ok((running, output))
 }
 
-fn spawn(self_program: &Path) -> io::Result<(Child, Socket)> {
-    let (ours, theirs) = Socket::pair()?;
-    let init = Process::new(self_program)
+fn spawn(self_program: &Path, network: Option<&Namespaces>) -> io::Result<(Running, Output)> {
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+    let mut init = Process::new(self_program)
         .arg(INIT_COMMAND)
         // The instance could read it in /proc.
         .env_clear()
@@ -144,52 +161,43 @@ fn spawn(self_program: &Path) -> io::Result<(Child, Socket)> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    Ok((init, ours))
-}
-
-fn running(mut init: Child, socket: Socket) -> io::Result<(Running, Output)> {
     let taken = (init.stdout.take(), init.stderr.take());
     let (Some(stdout), Some(stderr)) = taken else { return Err(io::ErrorKind::BrokenPipe.into()) };
     let output = Output {
         stdout: Receiver::from_owned_fd(stdout.into())?,
         stderr: Receiver::from_owned_fd(stderr.into())?,
     };
-    socket.set_nonblocking(true)?;
-    let (read, commands) = UnixStream::from_std(socket)?.into_split();
     let ended = watch_readable(pidfd_open(Pid::from_child(&init), PidfdFlags::empty())?)?;
-    let running =
-        Running { init, first: None, ended, messages: BufReader::new(read), commands, line: Vec::new() };
+    let descriptors = network.map(Namespaces::descriptors);
+    send(&ours, NETWORK, descriptors.as_ref().map_or(&[], |both| both))?;
+    let running = Running { init, first: None, ended, talk: Talk::new(ours)? };
     Ok((running, output))
 }
 
 impl Running {
-    /// The next message; none when there will be no more. Nothing is lost when it is not awaited to
-    /// its end.
-    async fn message(&mut self) -> Option<Message> {
-        self.messages.read_until(b'\n', &mut self.line).await.ok()?;
-        let line = std::mem::take(&mut self.line);
-        serde_json::from_slice(&line).ok()
-    }
-
     /// Waits until PID 1 is there.
     async fn begun(&mut self) -> Result<(), StartError> {
-        let pid = match self.message().await {
+        let pid = match self.talk.message().await {
             Some(Message::Begun { pid }) => pid,
             other => return Err(unexpected(other)),
         };
         let opened =
             Pid::from_raw(pid).ok_or(Errno::SRCH).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()));
-        let first = opened.map_err(|errno| StartError::Io {
-            step: "watch the first process of the instance",
-            source: errno.into(),
-        })?;
-        self.first = Some(first);
+        self.first = match opened {
+            Ok(first) => Some(first),
+            // A short program has ended already, and what was told of it is still to be read.
+            Err(Errno::SRCH) => None,
+            Err(errno) => {
+                let step = "watch the first process of the instance";
+                return Err(StartError::Io { step, source: errno.into() });
+            }
+        };
         Ok(())
     }
 
     /// Waits until the program runs; tells what shows its image if not the usual.
     pub(crate) async fn started(&mut self) -> Result<Option<InsteadOfOverlay>, StartError> {
-        match self.message().await {
+        match self.talk.message().await {
             Some(Message::Started { instead }) => Ok(instead),
             Some(Message::NotStarted { code, explanation }) => Err(StartError::Program { code, explanation }),
             Some(Message::OverlayRefused { target, reason }) => Err(StartError::Overlay { target, reason }),
@@ -200,7 +208,7 @@ impl Running {
     /// Waits until the program has ended; how, only the first process of the instance knows, and
     /// it may have been killed.
     pub(crate) async fn exited(&mut self) -> Option<Exit> {
-        match self.message().await {
+        match self.talk.message().await {
             Some(Message::Exited(exit)) => Some(exit),
             _ => None,
         }
@@ -219,10 +227,8 @@ impl Running {
     }
 
     /// Sends a command to every process of the instance.
-    ///
-    /// The instance may have ended at the same moment, which is no error.
     pub(crate) async fn command(&mut self, command: Command) {
-        let _ = self.commands.write_all(&[command.byte()]).await;
+        self.talk.command(command).await;
     }
 }
 

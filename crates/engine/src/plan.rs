@@ -4,6 +4,7 @@
 //! machines and after a restart, so nothing in it may depend on the memory of this process.
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ mod config;
 mod gpus;
 mod image;
 mod limits;
+pub(crate) mod network;
 mod path;
 mod shard;
 
@@ -75,6 +77,8 @@ pub struct InstancePlan {
     pub host: String,
     /// Every host of the job, in number order.
     pub hosts: Vec<HostAddress>,
+    /// What the instance can reach.
+    pub network: NetworkPlan,
     /// What the instance is there for.
     pub role: Role,
     /// How `train` is started.
@@ -108,6 +112,20 @@ pub struct HostAddress {
     pub name: String,
     /// An IP address.
     pub address: String,
+}
+
+/// What an instance can reach by network. Its loopback interface is its own in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NetworkPlan {
+    /// A network of the job's own, in which its instances reach each other at their addresses.
+    Job {
+        /// How many bits of the addresses are the same for all hosts.
+        prefix_length: u8,
+        /// Where the way out of the network is, and its name server; an isolated job has none.
+        gateway: Option<Ipv4Addr>,
+    },
+    /// Nothing, or what a daemon gives to its containers.
+    Alone,
 }
 
 /// What an instance is there for.

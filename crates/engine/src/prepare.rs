@@ -16,6 +16,7 @@ use crate::engine::Submission;
 use crate::gpu::{GpusError, gpus};
 use crate::image::UnpackedImage;
 use crate::job::Outline;
+use crate::plan::network::INTERFACE;
 use crate::plan::{
     FileKind, Gpu, GpuPolicy, Image, ImageError, LimitPolicy, Listing, PlanError, Surroundings,
     check_listing, manifests, plan, wants_accelerators,
@@ -73,10 +74,6 @@ impl Machine {
 
 /// Jobs of this machine belong to no account; twelve digits are what programs expect.
 pub const ACCOUNT: &str = "000000000000";
-/// Instances of this machine share its network; they meet on the loopback interface.
-const NETWORK_INTERFACE: &str = "lo";
-/// Containers of a daemon have one of their own.
-const CONTAINER_INTERFACE: &str = "eth0";
 
 /// Why a request can't become a job.
 #[derive(Debug, thiserror::Error)]
@@ -233,15 +230,13 @@ pub async fn plan_checked(
     if let Image::OfDaemon { docker, .. } = &mut image {
         docker.isolated = spec.network_isolation;
     }
-    let network_interface =
-        if matches!(image, Image::OfDaemon { .. }) { CONTAINER_INTERFACE } else { NETWORK_INTERFACE };
     let surroundings = Surroundings {
         image,
         program: machine.program.clone(),
         base_environment: machine.base_environment.clone(),
         region: machine.region.clone(),
         account: ACCOUNT.to_owned(),
-        network_interface: network_interface.to_owned(),
+        network_interface: INTERFACE.to_owned(),
         output_folder,
         grace: machine.grace,
         listings,

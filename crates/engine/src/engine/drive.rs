@@ -248,8 +248,10 @@ impl Driver {
     async fn kill_packing(&self) -> Result<(), EngineError> {
         let packing = self.job.packing_hosts();
         for placed in &self.placed {
-            let mut placement = placed.placement.clone();
-            placement.supervisors.retain(|supervisor| packing.contains(&supervisor.host));
+            let supervisors = placed.placement.supervisors.iter();
+            let supervisors = supervisors.filter(|supervisor| packing.contains(&supervisor.host));
+            // The others still need the network.
+            let placement = Placement { supervisors: supervisors.cloned().collect(), networks: Vec::new() };
             self.engine.backend.release(&placement).await?;
         }
         Ok(())

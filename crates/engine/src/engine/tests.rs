@@ -141,7 +141,7 @@ async fn a_job_whose_placement_can_not_be_stored_leaves_no_supervisor() {
     let (notices, _shown) = mpsc::unbounded_channel();
     driver.drive(&mut obeyed, notices).await.unwrap_err();
     let supervisor = run.instance("algo-1").supervisor().unwrap().unwrap();
-    let placement = Placement { supervisors: vec![supervisor] };
+    let placement = Placement { supervisors: vec![supervisor], networks: Vec::new() };
     let presence = engine.backend.observe(&placement, &[Presence::Alive]).await.unwrap();
     assert_eq!(presence, [Presence::Gone]);
 }

@@ -17,6 +17,7 @@ fn instance_plan(host: &str) -> InstancePlan {
         attempt: 1,
         host: host.into(),
         hosts: vec![HostAddress { name: host.into(), address: "127.0.0.1".into() }],
+        network: crate::plan::NetworkPlan::Alone,
         role: Role::Train,
         runtime: RuntimePlan::Host { exposed: Vec::new(), working_directory: "/".into() },
         command: vec!["train".into()],

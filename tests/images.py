@@ -4,6 +4,8 @@ import hashlib
 import io
 import json
 import platform
+import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -47,6 +49,16 @@ def base():
         pytest.skip("a static busybox is needed: Debian's package busybox-static")
     return layer({"etc/passwd": ACCOUNTS, "etc/group": GROUPS}, programs={"bin/busybox": Path(BUSYBOX).read_bytes()},
                  links={f"bin/{applet}": "busybox" for applet in APPLETS})
+
+
+def of_machine(program):
+    """A layer with a program of this machine and the libraries that it needs."""
+    path = shutil.which(program)
+    if not path:
+        pytest.skip(f"{program} is needed")
+    listed = subprocess.run(["ldd", path], check=True, capture_output=True, text=True).stdout
+    files = {word for word in listed.split() if word.startswith("/")} | {path}
+    return layer(programs={file.lstrip("/"): Path(file).read_bytes() for file in files})
 
 
 def _kind(path):

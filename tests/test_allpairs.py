@@ -49,6 +49,22 @@ def test_the_merged_neighbours_of_the_digits_are_exact_for_any_number_of_instanc
     assert {path.read_bytes() for path in merged} == {merged[0].read_bytes()}
 
 
+def test_hosts_that_share_out_pairs_and_hosts_that_share_out_rows_have_the_same_result(allpairs):
+    matrix = numpy.load(DIGITS / "digits.npy")
+    for task in ({"top_k": "10"}, {"threshold": "0.95"}):
+        results = [allpairs(matrix, 3, symmetric=symmetric, **task) for symmetric in ("true", "false")]
+        reports = [json.loads(result.text("report-algo-2.json")) for result in results]
+        assert [report["symmetric"] for report in reports] == [True, False]
+        assert results[0].merged.read_bytes() == results[1].merged.read_bytes()
+
+
+def test_an_archive_of_shared_out_pairs_is_merged_by_the_command_too(yard, allpairs):
+    ended = allpairs(numpy.load(DIGITS / "digits.npy"), 4, top_k="10")
+    out = yard.root / "again.parquet"
+    yard.command("merge", ended.model, "-o", out)
+    assert out.read_bytes() == ended.merged.read_bytes()
+
+
 def test_a_wrong_matrix_refuses_the_job_with_the_row(allpairs):
     matrix = numpy.ones((5, 2), dtype="float32")
     matrix[3, 1] = numpy.nan

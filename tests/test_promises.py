@@ -12,7 +12,10 @@ MODULES_OF_PROMISES = (
     "test_artifact",
     "test_channels",
     "test_check",
+    "test_config",
     "test_config_files",
+    "test_docker",
+    "test_doctor",
     "test_export",
     "test_hostile",
     "test_ids",
@@ -20,6 +23,7 @@ MODULES_OF_PROMISES = (
     "test_instance",
     "test_life",
     "test_logs",
+    "test_resources",
     "test_static",
 )
 """Every test in these checks something that docs/CONTRACT.md promises."""

@@ -238,6 +238,7 @@ class Yard:
         self.root = Path(tempfile.mkdtemp(prefix="trainyard-", dir=base))
         self.root.chmod(0o755)
         self.binary = binary
+        self.groups = []
         self.running = []
         self.mounted = []
         self.set_aside = []
@@ -258,7 +259,7 @@ class Yard:
         """How to start a process as the yard's user."""
         if self.uid == os.geteuid():
             return {}
-        return {"user": self.uid, "group": self.uid, "extra_groups": []}
+        return {"user": self.uid, "group": self.uid, "extra_groups": self.groups}
 
     def give_away(self):
         """Makes everything the yard's user's own."""
@@ -370,6 +371,10 @@ class Yard:
         ended = self.begin(*arguments, stdin=stdin, env=env).end()
         assert expect is None or ended.exit_code == expect, f"expected exit code {expect}, got {ended}"
         return ended
+
+    def start_command(self, *arguments):
+        """Starts any other command."""
+        return self._start(arguments, None)
 
     def refused(self, job, *flags, expect=2):
         """Runs a job that must not start; what the command says about it."""

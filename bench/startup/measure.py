@@ -1,7 +1,5 @@
 """Times two instances of `true` from start to exit, ours and the peers', in turn. See run.sh."""
 
-import hashlib
-import io
 import json
 import os
 import shutil
@@ -26,19 +24,18 @@ estimator.fit(logs=False)
 """
 
 
-def job(folder, name, image="host:/usr/bin", entrypoint=("/bin/true",)):
-    """A job file; without an entrypoint the image's own is used."""
-    algorithm = {"TrainingImage": image, "TrainingInputMode": "File"}
-    if entrypoint:
-        algorithm["ContainerEntrypoint"] = entrypoint
+HOST_PROGRAM = {"TrainingImage": "host:/usr/bin", "ContainerEntrypoint": ["/bin/true"]}
+
+
+def job(folder, attempt, algorithm):
     request = {
-        "TrainingJobName": "startup",
-        "AlgorithmSpecification": algorithm,
+        "TrainingJobName": f"startup-{attempt}",
+        "AlgorithmSpecification": {"TrainingInputMode": "File", **algorithm},
         "OutputDataConfig": {"S3OutputPath": "s3://results/out"},
         "ResourceConfig": {"InstanceType": "local", "InstanceCount": 2},
         "StoppingCondition": {"MaxRuntimeInSeconds": 60},
     }
-    path = folder / f"job-{name}.json"
+    path = folder / f"job-{attempt}.json"
     path.write_text(json.dumps(request))
     return path
 
@@ -61,8 +58,8 @@ def output_of(*command):
         return None
 
 
-def program(folder):
-    """A tar archive with nothing but a static `train` that ends at once."""
+def docker_image(folder):
+    """An image with nothing but a static `train` that ends at once; made here, as no registry is needed."""
     source = folder / "true.c"
     source.write_text("int main(void) { return 0; }\n")
     root = folder / "root"
@@ -70,48 +67,53 @@ def program(folder):
     subprocess.run(["cc", "-static", "-O2", "-o", root / "train", source], check=True)
     archive = folder / "root.tar"
     subprocess.run(["tar", "-C", root, "-cf", archive, "train"], check=True)
+    subprocess.run(["docker", "import", "--change", 'ENTRYPOINT ["/train"]', archive, IMAGE], check=True,
+                   stdout=subprocess.DEVNULL)
+
+
+def saved(folder):
+    """The image as a file."""
+    archive = folder / "image.tar"
+    subprocess.run(["docker", "save", "-o", archive, IMAGE], check=True)
     return archive
 
 
-def image_archive(folder, layer):
-    """The same as an image, as `docker save` writes it; made here, as no registry is needed."""
-    content = layer.read_bytes()
-    config = {"architecture": {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine], "os": "linux",
-              "config": {"Entrypoint": ["/train"]},
-              "rootfs": {"type": "layers", "diff_ids": ["sha256:" + hashlib.sha256(content).hexdigest()]}}
-    manifest = [{"Config": "config.json", "RepoTags": [f"{IMAGE}:latest"], "Layers": ["layer.tar"]}]
-    path = folder / "image.tar"
-    with tarfile.open(path, "w") as tar:
-        for name, text in (("layer.tar", content), ("config.json", json.dumps(config).encode()),
-                           ("manifest.json", json.dumps(manifest).encode())):
-            member = tarfile.TarInfo(name)
-            member.size = len(text)
-            tar.addfile(member, io.BytesIO(text))
-    return path
+def forget_image(archive):
+    """Removes what the daemon was given of an archive, under the digest of its config."""
+    if archive.exists():
+        with tarfile.open(archive) as tar:
+            config = json.load(tar.extractfile("manifest.json"))[0]["Config"]
+        digest = Path(config).name.removesuffix(".json")
+        subprocess.run(["docker", "rmi", f"trainyard/loaded:{digest}"], stdout=subprocess.DEVNULL, check=False)
+
+
+def in_a_network():
+    """The same by hand as the Docker runtime does: instances that reach each other."""
+    start = time.perf_counter()
+    timed(["docker", "network", "create", IMAGE])
+    timed(*[["docker", "run", "--rm", "--network", IMAGE, "--network-alias", f"algo-{number}", IMAGE, "train"]
+            for number in (1, 2)])
+    timed(["docker", "network", "rm", IMAGE])
+    return time.perf_counter() - start
 
 
 def contestants(binary, folder):
     """Name and a function that runs it once, for all that are there."""
     found = {}
-
-    def ours(name, data, path, *flags):
-        found[name] = lambda: timed([binary, "run", path, "--data-dir", data, *flags])
-
-    layer = program(folder)
-    archive = image_archive(folder, layer)
-    oci = job(folder, "oci", f"docker-archive:{archive}", None)
-    ours("trainyard, image, data on disk", folder / "data", oci)
-    ours("trainyard, image, data in memory", memory(folder), oci)
-    ours("trainyard, program, data on disk", folder / "data", job(folder, "program"))
+    for name, data in ("trainyard, data on disk", folder / "data"), ("trainyard, data in memory", memory(folder)):
+        found[name] = lambda data=data, path=job(folder, name.split()[-1], HOST_PROGRAM): timed(
+            [binary, "run", path, "--data-dir", data])
     server = output_of("docker", "version", "--format", "{{.Server.Version}}")
     if server is None:
-        print("Docker: not measured, no daemon answers; so neither is SDK local mode, which needs it")
+        print("docker run: not measured, no daemon answers")
+        print("SDK local mode: not measured, it needs Docker")
         return found
-    subprocess.run(["docker", "import", "--change", 'ENTRYPOINT ["/train"]', layer, IMAGE], check=True,
-                   stdout=subprocess.DEVNULL)
-    if "--runtime" in (output_of(binary, "run", "--help") or ""):
-        ours(f"trainyard, through Docker ({server})", folder / "data", job(folder, "docker", IMAGE, None),
-             "--runtime", "docker")
+    docker_image(folder)
+    image = {"TrainingImage": f"docker-archive:{saved(folder)}"}
+    for name, runtime in ("the image without a daemon", "oci"), ("the image through Docker", "docker"):
+        found[f"trainyard, {name}"] = lambda runtime=runtime, path=job(folder, runtime, image): timed(
+            [binary, "run", path, "--data-dir", folder / "data", "--runtime", runtime])
+    found["docker network create, docker run, twice at once, docker network rm"] = in_a_network
     found[f"docker run, twice at once ({server})"] = lambda: timed(
         *[["docker", "run", "--rm", IMAGE, "train"]] * 2)
     python = os.environ.get("SDK_PYTHON")
@@ -146,15 +148,14 @@ def main():
                 if round_number:  # the first warms the caches
                     seconds[name].append(spent)
         print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors, medians of {rounds}")
-        ours = statistics.median(seconds["trainyard, image, data on disk"])
+        ours = statistics.median(seconds["trainyard, data on disk"])
         for name, spent in seconds.items():
             median = statistics.median(spent)
-            print(f"{name:40} {median * 1000:8.1f} ms  fastest {min(spent) * 1000:8.1f} ms  {median / ours:6.2f} x")
+            print(f"{name:75} {median * 1000:8.1f} ms  fastest {min(spent) * 1000:8.1f} ms  {median / ours:6.2f} x")
     finally:
+        forget_image(folder / "image.tar")
         shutil.rmtree((folder / "memory").resolve(), ignore_errors=True)
         shutil.rmtree(folder, ignore_errors=True)
-        if shutil.which("docker"):
-            subprocess.run(["docker", "rmi", "--force", IMAGE], capture_output=True)
 
 
 main()

@@ -23,14 +23,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let hosts = hyperparameters.remove("hosts").map_or(Ok(1), |hosts| hosts.parse())?;
     let report = train(&TrainInput {
         matrix: Path::new(matrix),
+        query: None,
         hyperparameters: &hyperparameters,
         host: &format!("algo-{}", rank + 1),
         rank,
         world_size: hosts,
         output: Path::new(output),
+        checkpoints: None,
         threads,
         stop: &AtomicBool::new(false),
         progress: &|_| {},
+        note: &|_| {},
     })?;
     println!("{}", serde_json::to_string(&report)?);
     Ok(())

@@ -35,6 +35,8 @@ pub(crate) struct DenseFile {
     pub(crate) bytes: Bytes,
     /// Where the numbers begin in `bytes`.
     pub(crate) start: usize,
+    /// Bytes before the numbers of each row that are none of them.
+    pub(crate) row_head: usize,
     pub(crate) encoding: Encoding,
     pub(crate) fortran_order: bool,
     pub(crate) rows: usize,
@@ -42,6 +44,20 @@ pub(crate) struct DenseFile {
 }
 
 impl DenseFile {
+    /// So many rows whose bytes are still to be put in.
+    pub(crate) fn empty(path: &Path, rows: usize, columns: usize) -> Self {
+        Self {
+            path: path.to_owned(),
+            bytes: Bytes::Owned(Vec::new()),
+            start: 0,
+            row_head: 0,
+            encoding: Element::F64.little_endian(),
+            fortran_order: false,
+            rows,
+            columns,
+        }
+    }
+
     /// Maps a .npy file.
     pub(crate) fn open_npy(path: &Path) -> Result<Self, FileProblem> {
         let map = map_file(path).map_err(FileProblem::Io)?;
@@ -61,6 +77,7 @@ impl DenseFile {
         Ok(Self {
             path: path.to_owned(),
             start: header.start,
+            row_head: 0,
             bytes: Bytes::Mapped(map),
             encoding,
             fortran_order: header.fortran_order,
@@ -75,10 +92,10 @@ impl DenseFile {
         let Encoding { element, big_endian } = self.encoding;
         let numbers = &self.bytes[self.start..];
         if !self.fortran_order {
-            let row_bytes = self.columns * element.size();
+            let row_bytes = self.row_head + self.columns * element.size();
             let stored = numbers[rows.start * row_bytes..rows.end * row_bytes].chunks_exact(row_bytes);
             for (row, out) in stored.zip(out.chunks_mut(stride)) {
-                decode(row, element, big_endian, &mut out[..self.columns]);
+                decode(&row[self.row_head..], element, big_endian, &mut out[..self.columns]);
             }
             return;
         }

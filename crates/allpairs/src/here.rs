@@ -1,5 +1,6 @@
 //! The workload inside a contract tree: reads where it is and what is asked, and says why it failed.
 
+use crate::checkpoint::Checkpoints;
 use crate::report::TrainReport;
 use crate::train::{Progress, TrainError, TrainInput, train};
 use std::collections::BTreeMap;
@@ -26,7 +27,8 @@ pub enum HereError {
 
 /// Does this host's work in the contract tree at `root` (`/opt/ml` in an instance).
 ///
-/// Part and report go to `model`. If it fails, the reason is also written to `output/failure`, unless it was
+/// The channel `query` is used if there is one, and finished blocks of rows are kept in the folder of checkpoints if
+/// the job asks for them. Part and report go to `model`. If it fails, the reason is also written to `output/failure`, unless it was
 /// asked to stop.
 ///
 /// # Errors
@@ -35,8 +37,9 @@ pub fn train_here(
     root: &Path,
     stop: &AtomicBool,
     progress: &(dyn Fn(Progress) + Sync),
+    note: &(dyn Fn(&str) + Sync),
 ) -> Result<TrainReport, HereError> {
-    let outcome = train_in(root, stop, progress);
+    let outcome = train_in(root, stop, progress, note);
     match &outcome {
         // Whoever asked for the stop knows why.
         Ok(_) | Err(HereError::Train(TrainError::Stopped)) => {}
@@ -50,20 +53,28 @@ fn train_in(
     root: &Path,
     stop: &AtomicBool,
     progress: &(dyn Fn(Progress) + Sync),
+    note: &(dyn Fn(&str) + Sync),
 ) -> Result<TrainReport, HereError> {
     let training = Training::load_from(root)?;
     let hyperparameters: BTreeMap<String, String> =
         training.hyperparameters().0.clone().into_iter().collect();
+    let query = training.channel("query").ok();
+    // The folder is there if the job asks for checkpoints.
+    let folder = training.checkpoints_folder();
+    let checkpoints = folder.is_dir().then_some(Checkpoints { folder, block_rows: None });
     Ok(train(&TrainInput {
         matrix: &training.channel("matrix")?,
+        query: query.as_deref(),
         hyperparameters: &hyperparameters,
         host: training.host(),
         rank: training.rank(),
         world_size: training.world_size(),
         output: &training.model_folder(),
+        checkpoints,
         threads: None,
         stop,
         progress,
+        note,
     })?)
 }
 

@@ -1,8 +1,14 @@
 //! The only place with `unsafe` code: what the machine offers and the language can not check.
 #![expect(unsafe_code, reason = "memory maps and vector instructions; each use gives its reason")]
 
+mod float;
+mod lanes;
+mod sift;
 mod tile;
 
+pub(crate) use float::FloatKernel;
+pub(crate) use lanes::{Lanes, Limits};
+pub(crate) use sift::{Sift, WIDTH as SIGNATURE};
 pub(crate) use tile::{Kernel, Tile};
 
 use std::io;

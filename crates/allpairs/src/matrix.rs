@@ -1,22 +1,55 @@
-//! The channel `matrix` as one matrix, dense or sparse.
+//! The files of a channel as one matrix, dense or sparse.
 
-use crate::channel;
+mod arrow_file;
+mod channel;
+mod csv_text;
+#[cfg(feature = "hdf5")]
+mod hdf5_file;
+mod ids;
+mod inspect;
+mod parquet_file;
+mod safetensors_file;
+mod table;
+mod vectors;
+
 use crate::dense::{DenseFile, DenseMatrix, DenseRows};
+use crate::element::Element;
 use crate::npz;
-use crate::parquet_file;
-use crate::problem::{FileProblem, MatrixError, NonFinite};
-use crate::quantised;
-use crate::score::{self, dot};
+use crate::problem::{FileProblem, MatrixError};
 use crate::sparse::{SparseFile, SparseRows};
-use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+
+pub(crate) use ids::Ids;
+pub(crate) use inspect::{RowFacts, inspect};
 
 /// Rows are numbered in 32 bits while they are compared.
 const MOST_ROWS: u64 = u32::MAX as u64;
 
-/// Rows that are inspected at a time.
-const INSPECTED_ROWS: usize = 64;
+/// What can not be seen in a file itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Column of a table that holds the ids of the rows; its number from 0 in a CSV file without a header.
+    pub id_column: Option<String>,
+    /// Whether the first line of a CSV file is a header; seen from that line if `None`.
+    pub csv_header: Option<bool>,
+    /// The tensor of a file that has several.
+    pub tensor: Option<String>,
+}
+
+/// What a file that has to be decoded is read with.
+#[derive(Clone, Copy)]
+struct Decoding<'a> {
+    reading: &'a Reading,
+    stop: &'a AtomicBool,
+}
+
+impl Decoding<'_> {
+    /// Ends the decoding of a file once that is asked for.
+    fn go_on(self) -> Result<(), FileProblem> {
+        if self.stop.load(Ordering::Relaxed) { Err(FileProblem::Stopped) } else { Ok(()) }
+    }
+}
 
 /// All rows, checked and with their norms.
 #[derive(Debug)]
@@ -25,32 +58,47 @@ pub(crate) enum Matrix {
     Sparse(SparseRows),
 }
 
+/// A matrix with what came along with it. With a query, the rows of the query come first.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) matrix: Matrix,
+    /// Rows of the query, 0 without one.
+    pub(crate) query_rows: usize,
+    /// Ids of the rows of the matrix, without those of the query.
+    pub(crate) ids: Option<Ids>,
+    /// Ids of the rows of the query.
+    pub(crate) query_ids: Option<Ids>,
+    /// What is known of all rows, those of the query included.
+    pub(crate) facts: RowFacts,
+    /// Bytes of all files.
+    pub(crate) bytes: u64,
+}
+
 impl Matrix {
-    /// Reads all files of the channel, in the byte order of their names, and inspects every row.
-    pub(crate) fn load(folder: &Path, stop: &AtomicBool) -> Result<Self, MatrixError> {
-        let mut files = Vec::new();
-        for path in channel::files(folder)? {
-            files.push(MatrixFile::open(path)?);
-        }
-        check_fit(&files)?;
-        let rows: u64 = files.iter().map(|file| file.rows() as u64).sum();
-        if rows == 0 {
-            return Err(MatrixError::NoRows { folder: folder.to_owned() });
-        }
+    /// Reads the files of both folders (or both files), each in the byte order of their names, and inspects every
+    /// row.
+    pub(crate) fn load(
+        matrix: &Path,
+        query: Option<&Path>,
+        reading: &Reading,
+        stop: &AtomicBool,
+    ) -> Result<Loaded, MatrixError> {
+        let decoding = Decoding { reading, stop };
+        let mut files = query.map_or(Ok(Vec::new()), |query| open_all(query, decoding))?;
+        let query_files = files.len();
+        let query_rows: usize = files.iter().map(|file| file.opened.rows()).sum();
+        files.extend(open_all(matrix, decoding)?);
+        let rows: u64 = files.iter().map(|file| file.opened.rows() as u64).sum();
         if rows > MOST_ROWS {
             return Err(MatrixError::TooManyRows { rows, most: MOST_ROWS });
         }
-        let (mut dense, mut sparse) = (Vec::new(), Vec::new());
-        for file in files {
-            match file {
-                MatrixFile::Dense(file) => dense.push(file),
-                MatrixFile::Sparse(file) => sparse.push(file),
-            }
-        }
-        if dense.is_empty() {
-            return SparseRows::join(sparse).map(Self::Sparse);
-        }
-        inspect(DenseMatrix::join(dense), stop).map(Self::Dense)
+        widen(&mut files);
+        check_fit(&files)?;
+        let bytes = files.iter().map(|file| file.bytes).sum();
+        let query_ids = join_ids(&files[..query_files])?;
+        let ids = join_ids(&files[query_files..])?;
+        let (matrix, facts) = join(files, stop).map_err(|error| of_query(error, query_rows as u64))?;
+        Ok(Loaded { matrix, query_rows, ids, query_ids, facts, bytes })
     }
 
     pub(crate) fn rows(&self) -> usize {
@@ -73,114 +121,169 @@ impl Matrix {
     }
 }
 
-enum MatrixFile {
+/// What one file holds.
+#[derive(Debug)]
+pub(crate) enum Content {
     Dense(DenseFile),
     Sparse(SparseFile),
 }
 
-impl MatrixFile {
-    fn open(path: PathBuf) -> Result<Self, MatrixError> {
-        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        let opened = match ending.to_ascii_lowercase().as_str() {
-            "npy" => DenseFile::open_npy(&path).map(Self::Dense),
-            "npz" => npz::read(&path).map(Self::Sparse),
-            "parquet" => parquet_file::read(&path).map(Self::Dense),
-            _ => return Err(MatrixError::Ending { file: path }),
-        };
-        opened.map_err(|problem: FileProblem| MatrixError::File { file: path, problem: Box::new(problem) })
-    }
+/// One file, opened.
+#[derive(Debug)]
+pub(crate) struct OpenedFile {
+    pub(crate) content: Content,
+    pub(crate) ids: Option<Ids>,
+    /// Whether the file says how many columns it has, rather than only which ones have entries.
+    pub(crate) width_known: bool,
+}
 
-    fn path(&self) -> &Path {
-        match self {
-            Self::Dense(file) => &file.path,
-            Self::Sparse(file) => &file.path,
-        }
-    }
-
+impl OpenedFile {
     fn rows(&self) -> usize {
-        match self {
-            Self::Dense(file) => file.rows,
-            Self::Sparse(file) => file.rows(),
+        match &self.content {
+            Content::Dense(file) => file.rows,
+            Content::Sparse(file) => file.rows(),
         }
     }
 
     fn columns(&self) -> u64 {
-        match self {
-            Self::Dense(file) => file.columns as u64,
-            Self::Sparse(file) => file.columns,
+        match &self.content {
+            Content::Dense(file) => file.columns as u64,
+            Content::Sparse(file) => file.columns,
+        }
+    }
+}
+
+struct MatrixFile {
+    path: PathBuf,
+    bytes: u64,
+    opened: OpenedFile,
+}
+
+impl MatrixFile {
+    fn open(path: PathBuf, decoding: Decoding) -> Result<Self, MatrixError> {
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        let dense = |file| OpenedFile { content: Content::Dense(file), ids: None, width_known: true };
+        let opened = match ending.to_ascii_lowercase().as_str() {
+            "npy" => DenseFile::open_npy(&path).map(dense),
+            "npz" => npz::read(&path).map(|file| OpenedFile {
+                content: Content::Sparse(file),
+                ids: None,
+                width_known: true,
+            }),
+            "parquet" => parquet_file::read(&path, decoding),
+            "arrow" | "arrows" | "feather" | "ipc" => arrow_file::read(&path, decoding),
+            "csv" => csv_text::read(&path, b',', decoding),
+            "tsv" => csv_text::read(&path, b'\t', decoding),
+            "safetensors" => safetensors_file::open(&path, decoding.reading).map(dense),
+            "fvecs" => vectors::open(&path, Element::F32).map(dense),
+            "bvecs" => vectors::open(&path, Element::U8).map(dense),
+            "ivecs" => vectors::open(&path, Element::I32).map(dense),
+            #[cfg(feature = "hdf5")]
+            "h5" | "hdf5" => hdf5_file::read(&path, decoding).map(dense),
+            #[cfg(not(feature = "hdf5"))]
+            "h5" | "hdf5" => return Err(MatrixError::NoHdf5 { file: path }),
+            _ => return Err(MatrixError::Ending { file: path }),
+        };
+        let bytes = fs_err::metadata(&path).map_err(MatrixError::List)?.len();
+        match opened {
+            Ok(opened) => Ok(Self { path, bytes, opened }),
+            Err(FileProblem::Stopped) => Err(MatrixError::Stopped),
+            Err(problem) => Err(MatrixError::File { file: path, problem: Box::new(problem) }),
+        }
+    }
+}
+
+fn open_all(path: &Path, decoding: Decoding) -> Result<Vec<MatrixFile>, MatrixError> {
+    let files: Vec<MatrixFile> = channel::files(path)?
+        .into_iter()
+        .map(|file| MatrixFile::open(file, decoding))
+        .collect::<Result<_, _>>()?;
+    if files.iter().all(|file| file.opened.rows() == 0) {
+        return Err(MatrixError::NoRows { folder: path.to_owned() });
+    }
+    Ok(files)
+}
+
+/// Files of lists only show which columns have entries: they are as wide as the widest file.
+fn widen(files: &mut [MatrixFile]) {
+    let widest = files.iter().map(|file| file.opened.columns()).max().unwrap_or(0);
+    for file in files {
+        if let Content::Sparse(sparse) = &mut file.opened.content
+            && !file.opened.width_known
+        {
+            sparse.columns = widest;
         }
     }
 }
 
 fn check_fit(files: &[MatrixFile]) -> Result<(), MatrixError> {
     let Some((first, others)) = files.split_first() else { return Ok(()) };
+    let is_dense = |file: &MatrixFile| matches!(file.opened.content, Content::Dense(_));
     for other in others {
-        if matches!(first, MatrixFile::Dense(_)) != matches!(other, MatrixFile::Dense(_)) {
-            return Err(MatrixError::Mixed { file: other.path().to_owned(), first: first.path().to_owned() });
+        if is_dense(first) != is_dense(other) {
+            return Err(MatrixError::Mixed { file: other.path.clone(), first: first.path.clone() });
         }
-        if first.columns() != other.columns() {
+        if first.opened.columns() != other.opened.columns() {
             return Err(MatrixError::Shape {
-                file: other.path().to_owned(),
-                rows: other.rows() as u64,
-                columns: other.columns(),
-                first: first.path().to_owned(),
-                first_rows: first.rows() as u64,
-                first_columns: first.columns(),
+                file: other.path.clone(),
+                rows: other.opened.rows() as u64,
+                columns: other.opened.columns(),
+                first: first.path.clone(),
+                first_rows: first.opened.rows() as u64,
+                first_columns: first.opened.columns(),
             });
         }
     }
     Ok(())
 }
 
-/// Looks at every row once: all numbers finite, its exponent, its norm, its error in 16-bit integers.
-pub(crate) fn inspect(matrix: DenseMatrix, stop: &AtomicBool) -> Result<DenseRows, MatrixError> {
-    let mut norms = vec![0.0; matrix.rows()];
-    let mut exponents = vec![0i16; matrix.rows()];
-    let blocks = norms.par_chunks_mut(INSPECTED_ROWS).zip(exponents.par_chunks_mut(INSPECTED_ROWS));
-    let outcomes: Vec<Result<f64, MatrixError>> = blocks
-        .enumerate()
-        .map(|(block, (norms, exponents))| {
-            if stop.load(Ordering::Relaxed) {
-                return Err(MatrixError::Stopped);
+fn join_ids(files: &[MatrixFile]) -> Result<Option<Ids>, MatrixError> {
+    // A file without rows has no say.
+    let files = files.iter().filter(|file| file.opened.rows() > 0);
+    let Some(first) = files.clone().next() else { return Ok(None) };
+    let mut pieces = Vec::new();
+    for file in files {
+        match (&file.opened.ids, &first.opened.ids) {
+            (Some(ids), Some(_)) => pieces.push(ids.clone()),
+            (None, None) => {}
+            (ids, _) => {
+                let (with, file) = (ids.is_some(), file.path.clone());
+                return Err(MatrixError::Ids { file, with, first: first.path.clone() });
             }
-            inspect_block(&matrix, block * INSPECTED_ROWS, norms, exponents)
-        })
-        .collect();
-    // In order of rows, so that the row named is the same however many threads there are.
-    let errors = outcomes.into_iter().collect::<Result<Vec<f64>, _>>()?;
-    let quantisation_error = errors.into_iter().fold(0.0, f64::max);
-    Ok(DenseRows { matrix, norms, exponents, quantisation_error })
+        }
+    }
+    Ids::join(&pieces).map_err(|source| MatrixError::File {
+        file: first.path.clone(),
+        problem: Box::new(FileProblem::Arrow(source)),
+    })
 }
 
-fn inspect_block(
-    matrix: &DenseMatrix,
-    first: usize,
-    norms: &mut [f64],
-    exponents: &mut [i16],
-) -> Result<f64, MatrixError> {
-    let mut rows = vec![0.0; norms.len() * matrix.stride()];
-    matrix.read(first..first + norms.len(), &mut rows);
-    let mut largest_error = 0.0f64;
-    let found = norms.iter_mut().zip(exponents).zip(rows.chunks_exact_mut(matrix.stride()));
-    for (at, ((norm, exponent), row)) in found.enumerate() {
-        if let Some(column) = row.iter().position(|value| !value.is_finite()) {
-            let (file, file_row) = matrix.place(first + at);
-            return Err(MatrixError::NonFinite {
-                row: (first + at) as u64,
-                column: column as u64,
-                value: NonFinite::of(row[column]),
-                file: file.to_owned(),
-                file_row: file_row as u64,
-            });
+fn join(files: Vec<MatrixFile>, stop: &AtomicBool) -> Result<(Matrix, RowFacts), MatrixError> {
+    let (mut dense, mut sparse, mut facts) = (Vec::new(), Vec::new(), RowFacts::default());
+    for file in files {
+        match file.opened.content {
+            Content::Dense(file) => dense.push(file),
+            Content::Sparse(file) => {
+                facts.push_sparse(&file);
+                sparse.push(file);
+            }
         }
-        if matrix.needs_scaling(first + at) {
-            let largest = row.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
-            // Exponents of float64 lie between -1074 and 1023.
-            *exponent = score::exponent(largest) as i16;
-            score::scale(row, i32::from(*exponent));
-        }
-        *norm = dot(row, row).sqrt();
-        largest_error = largest_error.max(quantised::error(row, *norm));
     }
-    Ok(largest_error)
+    if dense.is_empty() {
+        return Ok((Matrix::Sparse(SparseRows::join(sparse)?), facts));
+    }
+    inspect(DenseMatrix::join(dense), stop).map(|(rows, facts)| (Matrix::Dense(rows), facts))
+}
+
+/// Says of an error's row in which of the two matrices it is.
+fn of_query(error: MatrixError, query_rows: u64) -> MatrixError {
+    match error {
+        MatrixError::NonFinite { row, column, value, file, file_row, .. } => {
+            let in_query = row < query_rows;
+            let whose = if in_query { "query" } else { "matrix" };
+            let row = if in_query { row } else { row - query_rows };
+            MatrixError::NonFinite { whose, row, column, value, file, file_row }
+        }
+        other => other,
+    }
 }

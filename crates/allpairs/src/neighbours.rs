@@ -68,6 +68,16 @@ impl Best {
         self.kept.truncate(limit);
     }
 
+    /// Whether as many are kept as are asked for.
+    pub(crate) fn is_full(&self) -> bool {
+        self.limit.is_some_and(|limit| self.kept.len() >= limit)
+    }
+
+    /// How many of those kept have a score above this.
+    pub(crate) fn count_above(&self, score: f32) -> usize {
+        self.kept.iter().filter(|kept| kept.similarity > score).count()
+    }
+
     /// The score below which no neighbour is taken in any more.
     pub(crate) fn floor(&mut self) -> f32 {
         if let Some(limit) = self.limit {

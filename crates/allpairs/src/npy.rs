@@ -91,6 +91,18 @@ impl Header {
     }
 }
 
+/// The beginning of a file of that type and shape, padded to a multiple of `alignment` bytes.
+pub(crate) fn header(descr: &str, shape: &str, alignment: usize) -> Vec<u8> {
+    let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    // Magic string, version and length take ten bytes, the newline one.
+    let length = (text.len() + 11).next_multiple_of(alignment) - 10;
+    let mut header = MAGIC.to_vec();
+    header.extend_from_slice(&[1, 0]);
+    header.extend_from_slice(&(length as u16).to_le_bytes());
+    header.extend_from_slice(format!("{text:<0$}\n", length - 1).as_bytes());
+    header
+}
+
 fn dictionary(text: &str, start: usize) -> Result<Header, FileProblem> {
     let (mut descr, mut fortran_order, mut shape) = (None, None, None);
     let mut rest = expect(text, '{').ok_or(FileProblem::NpyHeader { wanted: "dictionary" })?;

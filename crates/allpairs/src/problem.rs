@@ -5,21 +5,30 @@ use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
+/// The endings that are known, as an error message lists them.
+const ENDINGS: &str = ".npy, .npz, .parquet, .arrow, .feather, .arrows, .csv, .tsv, .safetensors, .fvecs, .bvecs, .ivecs or .h5";
+
 /// A channel that can not be read as one matrix.
 #[derive(Debug, Error)]
 pub enum MatrixError {
     /// The folder or one of its entries can not be listed; the source names the path.
-    #[error("the channel `matrix` can not be listed")]
+    #[error("the files of the matrix can not be listed")]
     List(#[source] io::Error),
     /// The folder holds no file that counts.
-    #[error("the channel `matrix` holds no file in {}", folder.display())]
+    #[error("{} holds no file of a matrix", folder.display())]
     Empty {
         /// The channel's folder.
         folder: PathBuf,
     },
     /// A file of a kind that is not read.
-    #[error("{}: the ending is not known; a matrix is made of .npy, .npz or .parquet files", file.display())]
+    #[error("{}: the ending is not known; a matrix is made of {ENDINGS} files", file.display())]
     Ending {
+        /// The file.
+        file: PathBuf,
+    },
+    /// HDF5, which this program was built without.
+    #[error("{}: HDF5 is not built in: build with `--features hdf5`, or save the matrix as .npy", file.display())]
+    NoHdf5 {
         /// The file.
         file: PathBuf,
     },
@@ -62,7 +71,7 @@ pub enum MatrixError {
         first: PathBuf,
     },
     /// All files together have no row.
-    #[error("the channel `matrix` holds no row in {}", folder.display())]
+    #[error("{} holds no row of a matrix", folder.display())]
     NoRows {
         /// The channel's folder.
         folder: PathBuf,
@@ -77,10 +86,12 @@ pub enum MatrixError {
     },
     /// An entry that is not a finite number.
     #[error(
-        "row {row} of the matrix, column {column} is {value}: all entries must be finite (row {file_row} of {})",
+        "row {row} of the {whose}, column {column} is {value}: all entries must be finite (row {file_row} of {})",
         file.display()
     )]
     NonFinite {
+        /// Which matrix: `matrix` or `query`.
+        whose: &'static str,
         /// Row in the whole matrix, from 0.
         row: u64,
         /// Column, from 0.
@@ -91,6 +102,16 @@ pub enum MatrixError {
         file: PathBuf,
         /// Row in the file, from 0.
         file_row: u64,
+    },
+    /// Some files have ids and others have not.
+    #[error("{} has {}, unlike {}: either all files of a matrix have ids or none has", file.display(), if *with { "ids" } else { "no ids" }, first.display())]
+    Ids {
+        /// The file that does not fit.
+        file: PathBuf,
+        /// Whether that file has ids.
+        with: bool,
+        /// The first file of the matrix.
+        first: PathBuf,
     },
     /// The stop flag was set while the matrix was read.
     #[error("stopped while the matrix was read")]
@@ -244,12 +265,103 @@ pub enum FileProblem {
     /// A part of a Parquet file can not be decoded.
     #[error("can not be decoded")]
     Arrow(#[source] arrow::error::ArrowError),
-    /// The Parquet decoder gave up on the file.
-    #[error("is a broken Parquet file: its decoder failed on it")]
-    ParquetBroken,
+    /// The decoder gave up on the file.
+    #[error("is a broken {format} file: its decoder failed on it")]
+    Broken {
+        /// The format.
+        format: &'static str,
+    },
+    /// Not a readable Arrow file or stream.
+    #[error("is not a readable Arrow file: {wanted}")]
+    ArrowFile {
+        /// What is wrong.
+        wanted: &'static str,
+    },
+    /// Not a readable safetensors file.
+    #[error("is not a readable safetensors file")]
+    Safetensors(#[source] safetensors::SafeTensorError),
+    /// The stop flag was set while the file was decoded.
+    #[error("was not read to its end")]
+    Stopped,
+    /// Not a readable HDF5 file.
+    #[error("is not a readable HDF5 file: {0}")]
+    Hdf5(String),
+    /// No tensor, or none that is meant beyond doubt.
+    #[error("`tensor` must name one of its matrices: {}", if names.is_empty() { "there is none" } else { names })]
+    Tensor {
+        /// The tensors of two dimensions.
+        names: String,
+    },
+    /// A file of vectors that is cut or has vectors of different lengths.
+    #[error("row {row}, {at} bytes into the file, {what}; {needed}")]
+    Vectors {
+        /// Row, from 0.
+        row: u64,
+        /// Where the row begins.
+        at: u64,
+        /// What is there.
+        what: String,
+        /// What ought to be.
+        needed: String,
+    },
+    /// A row of text that can not be split into fields.
+    #[error("is not readable as CSV")]
+    Csv(#[source] csv::Error),
+    /// A line with more or fewer fields than the first.
+    #[error("line {line} has {found} fields, the lines before it have {needed}")]
+    Fields {
+        /// Line, from 1.
+        line: u64,
+        /// Fields in the lines before.
+        needed: u64,
+        /// Fields in this line.
+        found: u64,
+    },
+    /// A field that is no number.
+    #[error("line {line}, column {column} is `{value}`: a matrix has a number everywhere")]
+    Field {
+        /// Line, from 1.
+        line: u64,
+        /// Name of the column, or its number from 0.
+        column: String,
+        /// What stands there, shortened.
+        value: String,
+    },
+    /// It can not be told whether the first line of a CSV file is a header.
+    #[error(
+        "line 1 has numbers and other texts: say with `csv_header` (`true` or `false`) whether it is a header"
+    )]
+    Header,
+    /// The column of ids is not there.
+    #[error("has no column `{column}` that `id_column` names; there are {names}")]
+    NoIdColumn {
+        /// The name asked for.
+        column: String,
+        /// The columns that there are.
+        names: String,
+    },
+    /// A row without an id.
+    #[error("row {row} has no id in column `{column}`")]
+    NoId {
+        /// Row, from 0.
+        row: u64,
+        /// Name of the column.
+        column: String,
+    },
+    /// Lists of indices and values of different lengths.
+    #[error("row {row} has {indices} indices and {values} values")]
+    SparseLists {
+        /// Row, from 0.
+        row: u64,
+        /// Length of the first list.
+        indices: u64,
+        /// Length of the second list.
+        values: u64,
+    },
     /// A column that is no part of a matrix.
     #[error(
-        "column `{column}` is of type {type_name}: either all columns are numbers, or one is a list of numbers"
+        "column `{column}` is of type {type_name}: either all columns are numbers, or one is a list of numbers, or \
+         there are lists `indices` and `values`; `id_column` names a column of ids"
     )]
     ColumnType {
         /// Name of the column.

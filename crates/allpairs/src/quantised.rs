@@ -44,8 +44,42 @@ impl Margin {
     /// The margin for rows of so many columns and this largest error; `None` if sums might not fit 32 bits.
     pub(crate) fn new(error: f64, columns: usize) -> Option<Self> {
         // The second term covers the rounding of scores to float32, the third that of sums in float64.
-        let margin = 2.0 * error + error * error + 2f64.powi(-23) + columns as f64 * 2f64.powi(-50);
+        Self::fitting(2.0 * error + error * error + 2f64.powi(-23) + columns as f64 * 2f64.powi(-50))
+    }
+
+    /// The margin for sums in float32 over unit rows of at most so many entries; `None` if sums might not fit.
+    pub(crate) fn of_short_sums(entries: usize) -> Option<Self> {
+        // Sums of n products of rounded float32 numbers are off by less than (n + 3)·2⁻²⁴ of the product of the
+        // norms; twice that covers all that is off in float64 and in the conversion to integers.
+        Self::fitting((entries + 8) as f64 * 2f64.powi(-23))
+    }
+
+    fn fitting(margin: f64) -> Option<Self> {
         (SCALE * SCALE * (1.0 + margin) < 0.95 * f64::from(i32::MAX)).then_some(Self { margin })
+    }
+
+    /// Whether any pair of at least this score has a sum above [`Self::positive`].
+    pub(crate) fn is_positive(self, score: f32) -> bool {
+        f64::from(score) > 3.0 * self.margin
+    }
+
+    /// Any pair of a greater score has a sum above [`Self::positive`].
+    pub(crate) fn surely_positive(self) -> f32 {
+        (3.0 * self.margin) as f32
+    }
+
+    /// A sum that no pair exceeds whose score is 0.
+    pub(crate) fn positive(self) -> i32 {
+        (self.margin * SCALE * SCALE).ceil() as i32 + 1
+    }
+
+    /// The score that a sum stands for, a little less for its rounding.
+    pub(crate) fn short(sum: i32) -> f32 {
+        match sum {
+            i32::MIN => f32::NEG_INFINITY,
+            i32::MAX => f32::INFINITY,
+            sum => ((f64::from(sum) / (SCALE * SCALE)) as f32).next_down(),
+        }
     }
 
     /// The greatest sum that no pair with at least this score has.

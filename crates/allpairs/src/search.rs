@@ -1,22 +1,27 @@
 //! The neighbours of a range of rows, block by block and in order.
 
+mod blocks;
 mod candidates;
 mod dense;
 mod screen;
+mod share;
 mod sparse;
 
-use crate::dense::DenseRows;
 use crate::machine::Kernel;
 use crate::matrix::Matrix;
 use crate::neighbours::Neighbour;
 use crate::quantised::Margin;
 use crate::settings::Selection;
 use rayon::prelude::*;
+use share::Share;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Neighbours that the blocks under way may hold together, so that a large `top_k` takes smaller blocks.
 const NEIGHBOURS_UNDER_WAY: usize = 1 << 24;
+
+/// Neighbours that lists which are finished together may hold: 16 bytes each in the worst case.
+const KEPT_IN_LISTS: usize = 1 << 26;
 
 /// Rows of a block that are compared with all others at a time.
 const BLOCK_ROWS: usize = 64;
@@ -30,6 +35,8 @@ pub(crate) struct Search<'a> {
     pub(crate) selection: Selection,
     /// The rows whose neighbours are wanted.
     pub(crate) rows: Range<usize>,
+    /// The rows that may be neighbours.
+    pub(crate) others: Range<usize>,
     pub(crate) stop: &'a AtomicBool,
     /// Told again and again how many rows' worth of work is done.
     pub(crate) done: &'a (dyn Fn(usize) + Sync),
@@ -50,64 +57,112 @@ impl Search<'_> {
         &self,
         take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
     ) -> Result<(), Ended<E>> {
+        self.search(&Share::of_rows(self.rows.clone(), self.others.clone()), take)
+    }
+
+    /// Compares the pairs that belong to host `rank` of `hosts` and to no other host, and hands over what was
+    /// found, rows in order. [`Self::rows`] and [`Self::others`] must be the host's range and all rows.
+    ///
+    /// With `top_k` that is a list for each row that the host had to do with, the best of its partners here.
+    /// Without, each pair comes up for one of its rows. Lists of one row from all hosts have no pair in common.
+    pub(crate) fn run_symmetric<E>(
+        &self,
+        (rank, hosts): (usize, usize),
+        take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
+    ) -> Result<(), Ended<E>> {
+        self.search(&Share::of_pairs(rank, hosts, self.matrix.rows()), take)
+    }
+
+    /// Whether [`Self::run_symmetric`] can be used; the answer is the same on every host.
+    pub(crate) fn can_be_symmetric(&self, hosts: usize) -> bool {
+        let lists = self.matrix.rows() / 2 + self.matrix.rows() / hosts.max(1);
+        self.few_are_wanted() && self.margin().is_some() && self.have_room(lists)
+    }
+
+    fn search<E>(
+        &self,
+        share: &Share,
+        take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
+    ) -> Result<(), Ended<E>> {
+        match (self.matrix, self.margin(), Kernel::available().first()) {
+            (Matrix::Dense(matrix), Some(margin), Some(&kernel)) if self.few_are_wanted() => {
+                screen::Screen::new(self, share, matrix, (margin, kernel)).run(take)
+            }
+            (Matrix::Sparse(matrix), Some(margin), _) if self.few_are_wanted() => {
+                sparse::SparseScreen::new(self, share, matrix, margin).run(take)
+            }
+            _ => self.run_unscreened(share, take),
+        }
+    }
+
+    /// How far the sums of a screen may be from the scores; `None` if there can be no screen.
+    fn margin(&self) -> Option<Margin> {
         match self.matrix {
-            Matrix::Dense(matrix) if self.few_are_wanted() => self.run_screened(matrix, take),
-            _ => self.run_unscreened(take),
+            Matrix::Dense(rows) => Margin::new(rows.quantisation_error, rows.matrix.columns()),
+            Matrix::Sparse(rows) => Margin::of_short_sums(rows.longest_row()),
         }
     }
 
     /// Whether a screen would keep enough pairs away from being scored to be worth it.
     fn few_are_wanted(&self) -> bool {
         match self.selection.top_k {
-            Some(top_k) => top_k <= self.matrix.rows() / 16,
-            None => self.selection.threshold.is_some_and(|threshold| threshold > 0.0),
+            Some(top_k) => top_k <= self.others.len() / 16,
+            None => self.selection.threshold.is_some_and(|threshold| {
+                // Sparse rows that have nothing in common score 0, and there are too many of them to look at.
+                let sparse = matches!(self.matrix, Matrix::Sparse(_));
+                threshold > 0.0
+                    && (!sparse || self.margin().is_some_and(|margin| margin.is_positive(threshold)))
+            }),
         }
     }
 
-    fn run_screened<E>(
-        &self,
-        matrix: &DenseRows,
-        take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
-    ) -> Result<(), Ended<E>> {
-        let margin = Margin::new(matrix.quantisation_error, matrix.matrix.columns());
-        match (margin, Kernel::available().first()) {
-            (Some(margin), Some(&kernel)) => screen::Screen::new(self, matrix, margin, kernel).run(take),
-            _ => self.run_unscreened(take),
-        }
+    /// Whether lists of so many rows can be in memory at a time.
+    fn have_room(&self, lists: usize) -> bool {
+        self.selection.top_k.is_none_or(|top_k| lists.saturating_mul(top_k) <= KEPT_IN_LISTS)
+    }
+
+    /// Whether all lists of a share can be kept and finished together.
+    fn can_keep_lists(&self, share: &Share) -> bool {
+        let lists = share.listed().iter().map(ExactSizeIterator::len).sum();
+        let once = share.symmetric && self.selection.top_k.is_none();
+        !once && share.among && (share.symmetric || self.have_room(lists))
     }
 
     fn run_unscreened<E>(
         &self,
+        share: &Share,
         mut take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
     ) -> Result<(), Ended<E>> {
         let block = self.block_rows();
-        let starts: Vec<usize> = self.rows.clone().step_by(block).collect();
+        let starts: Vec<usize> = share.own.clone().step_by(block).collect();
         for wave in starts.chunks(rayon::current_num_threads() * BLOCKS_PER_THREAD) {
-            let found: Vec<_> =
-                wave.par_iter().map(|start| self.block(*start..self.rows.end.min(start + block))).collect();
+            let found: Vec<_> = wave
+                .par_iter()
+                .map(|start| self.block(*start..share.own.end.min(start + block), share))
+                .collect();
             for (start, block) in wave.iter().zip(found) {
                 let block = block.ok_or(Ended::Stopped)?;
                 for (row, neighbours) in (*start..).zip(&block) {
                     take(row, neighbours).map_err(Ended::Taker)?;
                 }
-                (self.done)(start + block.len() - self.rows.start);
+                (self.done)(start + block.len() - share.own.start);
             }
         }
         Ok(())
     }
 
     fn block_rows(&self) -> usize {
-        let all = self.matrix.rows();
+        let all = self.others.len().max(1);
         let in_a_list = self.selection.top_k.unwrap_or(all).min(all);
         let blocks = rayon::current_num_threads() * BLOCKS_PER_THREAD;
         (NEIGHBOURS_UNDER_WAY / (in_a_list * blocks)).clamp(1, BLOCK_ROWS)
     }
 
     /// The neighbours of each row of a block; `None` once the stop flag is set.
-    fn block(&self, rows: Range<usize>) -> Option<Vec<Vec<Neighbour>>> {
+    fn block(&self, rows: Range<usize>, share: &Share) -> Option<Vec<Vec<Neighbour>>> {
         match self.matrix {
             Matrix::Dense(matrix) => dense::neighbours(matrix, rows, self),
-            Matrix::Sparse(matrix) => sparse::neighbours(matrix, rows, self),
+            Matrix::Sparse(matrix) => sparse::neighbours(matrix, rows, (self, share)),
         }
     }
 
@@ -122,6 +177,7 @@ mod tests {
     use crate::dense::{Bytes, DenseFile, DenseMatrix};
     use crate::element::Element;
     use crate::matrix::inspect;
+    use crate::sparse::{SparseFile, SparseRows, StoredCsr};
     use proptest::prelude::*;
 
     fn dense(rows: &[Vec<f64>]) -> Matrix {
@@ -129,12 +185,13 @@ mod tests {
             path: "rows".into(),
             bytes: Bytes::Owned(rows.iter().flatten().flat_map(|v| v.to_le_bytes()).collect()),
             start: 0,
+            row_head: 0,
             encoding: Element::F64.little_endian(),
             fortran_order: false,
             rows: rows.len(),
             columns: rows[0].len(),
         };
-        Matrix::Dense(inspect(DenseMatrix::join(vec![file]), &AtomicBool::new(false)).unwrap())
+        Matrix::Dense(inspect(DenseMatrix::join(vec![file]), &AtomicBool::new(false)).unwrap().0)
     }
 
     type Found = Vec<(usize, Vec<Neighbour>)>;
@@ -142,18 +199,20 @@ mod tests {
     /// The result without a screen, and that of each kernel.
     fn results(matrix: &Matrix, selection: Selection, rows: Range<usize>) -> (Found, Vec<(Kernel, Found)>) {
         let stop = AtomicBool::new(false);
-        let search = Search { matrix, selection, rows, stop: &stop, done: &|_| {} };
+        let others = 0..matrix.rows();
+        let search = Search { matrix, selection, rows, others, stop: &stop, done: &|_| {} };
         let collect = |found: &mut Found, row: usize, neighbours: &[Neighbour]| {
             found.push((row, neighbours.to_vec()));
             Ok::<(), ()>(())
         };
         let mut plain = Vec::new();
-        search.run_unscreened(|row, n| collect(&mut plain, row, n)).unwrap();
+        let share = Share::of_rows(search.rows.clone(), search.others.clone());
+        search.run_unscreened(&share, |row, n| collect(&mut plain, row, n)).unwrap();
         let Matrix::Dense(rows) = matrix else { unreachable!() };
         let margin = Margin::new(rows.quantisation_error, rows.matrix.columns()).unwrap();
         let mut screened = Vec::new();
         for kernel in Kernel::available() {
-            let screen = screen::Screen::new(&search, rows, margin, kernel);
+            let screen = screen::Screen::new(&search, &share, rows, (margin, kernel));
             let (mut together, mut in_order) = (Vec::new(), Vec::new());
             screen.run(|row, n| collect(&mut together, row, n)).unwrap();
             screen.run_in_order(|row, n| collect(&mut in_order, row, n)).unwrap();
@@ -204,6 +263,171 @@ mod tests {
                 // A threshold below zero without top_k is never screened: there a zero row has neighbours.
                 if top_k.is_some() || threshold.is_none_or(|threshold| threshold > 0.0) {
                     prop_assert_eq!(&found, &plain, "{:?}", kernel);
+                }
+            }
+        }
+    }
+
+    fn sparse(rows: &[Vec<f64>]) -> Matrix {
+        let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+        for row in rows {
+            let entries = row.iter().enumerate().filter(|(_, value)| **value != 0.0);
+            entries.for_each(|(column, value)| {
+                indices.push(column as i64);
+                values.push(*value);
+            });
+            indptr.push(values.len() as i64);
+        }
+        let stored =
+            StoredCsr { columns: rows[0].len() as u64, indptr, indices, values, element: Element::F64 };
+        let file = SparseFile::new("rows".as_ref(), &stored).unwrap();
+        Matrix::Sparse(SparseRows::join(vec![file]).unwrap())
+    }
+
+    /// The lists of all hosts, combined.
+    fn combined(matrix: &Matrix, selection: Selection, hosts: usize) -> Found {
+        let all = 0..matrix.rows();
+        let mut found: Found = all.clone().map(|row| (row, Vec::new())).collect();
+        for rank in 0..hosts {
+            let rows = trainyard_toolkit::split::row_range(rank, hosts, matrix.rows() as u64);
+            let search = Search {
+                matrix,
+                selection,
+                rows: rows.start as usize..rows.end as usize,
+                others: all.clone(),
+                stop: &AtomicBool::new(false),
+                done: &|_| {},
+            };
+            let mut last = 0;
+            let take = |row: usize, neighbours: &[Neighbour]| {
+                assert!(row >= last);
+                last = row;
+                for neighbour in neighbours {
+                    found[row].1.push(*neighbour);
+                    if selection.top_k.is_none() {
+                        found[neighbour.column as usize]
+                            .1
+                            .push(Neighbour { column: row as u32, ..*neighbour });
+                    }
+                }
+                Ok::<(), ()>(())
+            };
+            search.run_symmetric((rank, hosts), take).unwrap();
+        }
+        for (_, list) in &mut found {
+            list.sort_by(Neighbour::rank);
+            list.truncate(selection.top_k.unwrap_or(usize::MAX));
+        }
+        found
+    }
+
+    fn plain(matrix: &Matrix, selection: Selection) -> Found {
+        let stop = AtomicBool::new(false);
+        let (rows, others) = (0..matrix.rows(), 0..matrix.rows());
+        let search = Search { matrix, selection, rows, others, stop: &stop, done: &|_| {} };
+        let mut plain = Vec::new();
+        let share = Share::of_rows(search.rows.clone(), search.others.clone());
+        let take = |row: usize, neighbours: &[Neighbour]| {
+            plain.push((row, neighbours.to_vec()));
+            Ok::<(), ()>(())
+        };
+        search.run_unscreened(&share, take).unwrap();
+        plain
+    }
+
+    fn screened(matrix: &Matrix, selection: Selection, rows: Range<usize>) -> Found {
+        let stop = AtomicBool::new(false);
+        let others = 0..matrix.rows();
+        let search = Search { matrix, selection, rows, others, stop: &stop, done: &|_| {} };
+        let mut found = Vec::new();
+        let take = |row: usize, neighbours: &[Neighbour]| {
+            found.push((row, neighbours.to_vec()));
+            Ok::<(), ()>(())
+        };
+        search.run(take).unwrap();
+        found
+    }
+
+    /// Rows of which most entries are zero: some columns are in most rows, most are in few.
+    fn thinned(mut rows: Vec<Vec<f64>>, signs: bool) -> Vec<Vec<f64>> {
+        for (row, values) in rows.iter_mut().enumerate() {
+            for (column, value) in values.iter_mut().enumerate() {
+                if !(row * 31 + column * 17 + row * column).is_multiple_of(column + 1) {
+                    *value = 0.0;
+                }
+                *value = if signs { *value } else { value.abs() };
+            }
+        }
+        rows
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn signatures_and_sums_find_the_same_sparse_rows(
+            seed in any::<u64>(),
+            (count, columns, clusters) in (2usize..500, 1usize..60, 1u64..60),
+            noise in prop::sample::select(vec![0.0, 1e-16, 1e-8, 1e-3, 0.1, 0.4]),
+            top_k in prop::option::of(1usize..20),
+            threshold in 0.5..=1.0f32,
+            signs in any::<bool>(),
+        ) {
+            let selection = Selection { top_k, threshold: Some(threshold) };
+            let matrix = sparse(&thinned(clustered(seed, count, columns, clusters, noise), signs));
+            let expected = plain(&matrix, selection);
+            let Matrix::Sparse(rows) = &matrix else { unreachable!() };
+            let search = Search {
+                matrix: &matrix,
+                selection,
+                rows: 0..count,
+                others: 0..count,
+                stop: &AtomicBool::new(false),
+                done: &|_| {},
+            };
+            let share = Share::of_rows(0..count, 0..count);
+            for wanted in [true, false] {
+                let margin = search.margin().unwrap();
+                let screen = sparse::SparseScreen::new(&search, &share, rows, margin).by_signatures(wanted);
+                let mut found = Vec::new();
+                let take = |row: usize, neighbours: &[Neighbour]| {
+                    found.push((row, neighbours.to_vec()));
+                    Ok::<(), ()>(())
+                };
+                screen.run(take).unwrap();
+                prop_assert_eq!(&found, &expected, "by signatures: {}", wanted);
+            }
+        }
+
+        #[test]
+        fn sharing_out_pairs_changes_no_bit_of_the_result_dense_or_sparse(
+            seed in any::<u64>(),
+            count in 1usize..400,
+            columns in 1usize..60,
+            clusters in 1u64..60,
+            noise in prop::sample::select(vec![0.0, 1e-16, 1e-8, 1e-3, 0.3, 1.0]),
+            top_k in prop::option::of(1usize..20),
+            threshold in prop::option::of(0.001..=1.0f32),
+            (hosts, threads, signs) in (1usize..8, 1usize..5, any::<bool>()),
+        ) {
+            let selection = Selection { top_k: if threshold.is_none() { top_k.or(Some(3)) } else { top_k }, threshold };
+            let rows = clustered(seed, count, columns, clusters, noise);
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            for matrix in [dense(&rows), sparse(&thinned(rows.clone(), signs))] {
+                let expected = plain(&matrix, selection);
+                let own = count / 3..count - count / 4;
+                let found = pool.install(|| screened(&matrix, selection, own.clone()));
+                prop_assert_eq!(&found, &expected[own].to_vec());
+                let whole = Search {
+                    matrix: &matrix,
+                    selection,
+                    rows: 0..count,
+                    others: 0..count,
+                    stop: &AtomicBool::new(false),
+                    done: &|_| {},
+                };
+                if whole.can_be_symmetric(hosts) {
+                    prop_assert_eq!(&pool.install(|| combined(&matrix, selection, hosts)), &expected);
                 }
             }
         }

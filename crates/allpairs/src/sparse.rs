@@ -8,6 +8,7 @@ use crate::problem::{FileProblem, MatrixError, NonFinite};
 use crate::score::{self, LANES};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Columns must fit the 32 bits in which they are kept.
 const MOST_COLUMNS: u64 = u32::MAX as u64;
@@ -95,6 +96,10 @@ impl SparseFile {
     pub(crate) fn rows(&self) -> usize {
         self.offsets.len() - 1
     }
+
+    pub(crate) fn row(&self, row: usize) -> &[Entry] {
+        &self.entries[self.offsets[row]..self.offsets[row + 1]]
+    }
 }
 
 fn offsets(stored: &StoredCsr, row: u64, from: i64, to: i64) -> Result<Range<usize>, FileProblem> {
@@ -134,7 +139,9 @@ pub(crate) struct SparseRows {
     lanes: Vec<u8>,
     pub(crate) norms: Vec<f64>,
     pub(crate) columns: u64,
-    pub(crate) index: InvertedIndex,
+    /// Entries of the row that has most of them.
+    longest: usize,
+    index: OnceLock<InvertedIndex>,
 }
 
 impl SparseRows {
@@ -147,7 +154,8 @@ impl SparseRows {
             lanes: Vec::new(),
             norms: Vec::new(),
             columns,
-            index: InvertedIndex::default(),
+            longest: 0,
+            index: OnceLock::new(),
         };
         for file in files {
             joined.push_file(file)?;
@@ -157,7 +165,7 @@ impl SparseRows {
             let norm = joined.norm(row);
             joined.norms.push(norm);
         }
-        joined.index = InvertedIndex::new(&joined);
+        joined.longest = joined.offsets.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
         Ok(joined)
     }
 
@@ -168,6 +176,7 @@ impl SparseRows {
             let entries = &mut file.entries[range];
             if let Some(entry) = entries.iter().find(|entry| !entry.value.is_finite()) {
                 return Err(MatrixError::NonFinite {
+                    whose: "matrix",
                     row: (first_row + row) as u64,
                     column: u64::from(entry.column),
                     value: NonFinite::of(entry.value),
@@ -228,6 +237,21 @@ impl SparseRows {
         self.offsets.len() - 1
     }
 
+    /// Entries of all rows from the first to before this one.
+    pub(crate) fn offset(&self, row: usize) -> usize {
+        self.offsets[row]
+    }
+
+    /// Entries of the row that has most of them.
+    pub(crate) fn longest_row(&self) -> usize {
+        self.longest
+    }
+
+    /// The rows of each column; made when it is first asked for.
+    pub(crate) fn index(&self) -> &InvertedIndex {
+        self.index.get_or_init(|| InvertedIndex::new(self))
+    }
+
     /// Columns that have an entry.
     pub(crate) fn used_columns(&self) -> usize {
         self.lanes.len()
@@ -266,6 +290,13 @@ impl InvertedIndex {
             }
         }
         Self { offsets, postings }
+    }
+
+    /// Those rows of a column that lie in a range.
+    pub(crate) fn within(&self, column: u32, rows: &Range<usize>) -> &[Posting] {
+        let all = self.column(column);
+        let before = |row: usize| all.partition_point(|posting| (posting.row as usize) < row);
+        &all[before(rows.start)..before(rows.end)]
     }
 
     pub(crate) fn column(&self, column: u32) -> &[Posting] {

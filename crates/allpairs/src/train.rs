@@ -1,17 +1,22 @@
 //! One host's work from the channel to the part.
 
-use crate::matrix::Matrix;
-use crate::part::{PartError, PartWriter};
+use crate::checkpoint::{Blocks, CheckpointError, Checkpoints};
+use crate::full::Full;
+use crate::machine::FloatKernel;
+use crate::matrix::{Loaded, Matrix};
+use crate::output::{Layout, PairWriter, PartError};
 use crate::problem::MatrixError;
 use crate::report::{TrainReport, ZeroRows};
-use crate::search::{Ended, Search};
-use crate::settings::{HyperparameterError, Settings};
+use crate::settings::{HyperparameterError, Settings, Wanted};
+use crate::symmetric;
+use crate::work::{Tally, Work};
 use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 use trainyard_toolkit::split::row_range;
 
@@ -19,6 +24,8 @@ use trainyard_toolkit::split::row_range;
 pub struct TrainInput<'a> {
     /// Folder of the channel `matrix`.
     pub matrix: &'a Path,
+    /// Folder of the channel `query`: its rows are compared with those of the matrix, not these with one another.
+    pub query: Option<&'a Path>,
     /// The hyperparameters as they were sent; see [`Settings`].
     pub hyperparameters: &'a BTreeMap<String, String>,
     /// Name of this host; part and report are named after it.
@@ -29,12 +36,44 @@ pub struct TrainInput<'a> {
     pub world_size: usize,
     /// Folder for part and report; made if it is missing.
     pub output: &'a Path,
+    /// Where finished blocks of rows are kept, if they are.
+    pub checkpoints: Option<Checkpoints<'a>>,
     /// Threads to compute with; as many as the CPUs that the process may use if `None`.
     pub threads: Option<NonZeroUsize>,
     /// Ends the work within a moment once it is set, leaving no part.
     pub stop: &'a AtomicBool,
     /// Called again and again while rows are finished.
     pub progress: &'a (dyn Fn(Progress) + Sync),
+    /// Told what a reader of the log wants to know.
+    pub note: &'a (dyn Fn(&str) + Sync),
+}
+
+/// All that the pairs of a matrix depend on, outside of a job or in it.
+pub struct PairsInput<'a> {
+    /// The matrix: a file, or a folder whose files are one matrix in the order of their names.
+    pub matrix: &'a Path,
+    /// Rows that are compared with those of the matrix, instead of these with one another.
+    pub query: Option<&'a Path>,
+    /// What to find.
+    pub settings: &'a Settings,
+    /// Name of this host, for the report and the checkpoints.
+    pub host: &'a str,
+    /// Number of this host, from 0, and the number of hosts: its rows follow from both.
+    pub share: (usize, usize),
+    /// The file to write.
+    pub part: &'a Path,
+    /// The report to write: a path to which `.json` and `.svg` are added.
+    pub report: Option<&'a Path>,
+    /// Where finished blocks of rows are kept, if they are.
+    pub checkpoints: Option<Checkpoints<'a>>,
+    /// Threads to compute with; as many as the CPUs that the process may use if `None`.
+    pub threads: Option<NonZeroUsize>,
+    /// Ends the work within a moment once it is set, leaving no file.
+    pub stop: &'a AtomicBool,
+    /// Called again and again while rows are finished.
+    pub progress: &'a (dyn Fn(Progress) + Sync),
+    /// Told what a reader of the log wants to know.
+    pub note: &'a (dyn Fn(&str) + Sync),
 }
 
 /// How far the work is.
@@ -82,6 +121,23 @@ pub enum TrainError {
     /// The output folder can not be made or the report not be written; the source names the path.
     #[error("the report can not be written")]
     Report(#[source] io::Error),
+    /// A checkpoint can not be taken up or saved.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The whole matrix of scores is larger than is written without being forced to.
+    #[error(
+        "all scores of {rows} x {columns} rows take {bytes} bytes ({:.1} GiB) on this instance, which is above the limit \
+         of 10 GiB: `force` writes them all the same",
+        *bytes as f64 / f64::from(1 << 30)
+    )]
+    FullSize {
+        /// Rows of this host.
+        rows: u64,
+        /// Rows that they are compared with.
+        columns: u64,
+        /// Bytes of the result.
+        bytes: u64,
+    },
     /// The stop flag was set.
     #[error("stopped before all rows were done; no part was written")]
     Stopped,
@@ -92,38 +148,27 @@ pub enum TrainError {
 /// # Errors
 /// Whatever keeps the result from being complete; nothing that looks like a part is left then.
 pub fn train(input: &TrainInput) -> Result<TrainReport, TrainError> {
-    let started = Instant::now();
     let settings = Settings::parse(input.hyperparameters)?;
     check_host(input)?;
-    let threads = match input.threads {
-        Some(threads) => threads.get(),
-        // Heeds the CPU limit of the control group and the CPUs that the process may run on.
-        None => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
-    };
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(TrainError::Threads)?;
-    let matrix = pool.install(|| Matrix::load(input.matrix, input.stop)).map_err(|error| match error {
-        MatrixError::Stopped => TrainError::Stopped,
-        other => TrainError::Matrix(other),
-    })?;
     fs_err::create_dir_all(input.output).map_err(TrainError::Report)?;
-    let rows = row_range(input.rank, input.world_size, matrix.rows() as u64);
-    let pairs = pool.install(|| write_part(input, &settings, &matrix))?;
-    let seconds = started.elapsed().as_secs_f64();
-    let count = rows.end - rows.start;
-    let report = TrainReport {
-        host: input.host.to_owned(),
-        matrix_rows: matrix.rows() as u64,
-        matrix_columns: matrix.columns(),
-        first_row: rows.start,
-        rows: count,
-        pairs,
-        zero_rows: ZeroRows::of(&matrix.norms()[rows.start as usize..rows.end as usize], rows.start),
-        seconds,
-        rows_per_second: count as f64 / seconds,
-        threads: threads as u64,
+    let ending = match settings.wanted {
+        Wanted::Neighbours { .. } => settings.format.name(),
+        Wanted::Full { .. } => "npy",
     };
-    write_report(input, &report)?;
-    Ok(report)
+    pairs(&PairsInput {
+        matrix: input.matrix,
+        query: input.query,
+        settings: &settings,
+        host: input.host,
+        share: (input.rank, input.world_size),
+        part: &input.output.join(format!("part-{}.{ending}", input.host)),
+        report: Some(&input.output.join(format!("report-{}", input.host))),
+        checkpoints: input.checkpoints,
+        threads: input.threads,
+        stop: input.stop,
+        progress: input.progress,
+        note: input.note,
+    })
 }
 
 fn check_host(input: &TrainInput) -> Result<(), TrainError> {
@@ -138,41 +183,158 @@ fn check_host(input: &TrainInput) -> Result<(), TrainError> {
     Ok(())
 }
 
-fn write_part(input: &TrainInput, settings: &Settings, matrix: &Matrix) -> Result<u64, TrainError> {
-    let rows = row_range(input.rank, input.world_size, matrix.rows() as u64);
-    let pairs = AtomicU64::new(0);
-    let most_done = AtomicU64::new(0);
-    let progress = |rows_done: usize| {
-        // A search that begins anew in another way does not show less than was shown before.
-        let rows_done = most_done.fetch_max(rows_done as u64, Ordering::Relaxed).max(rows_done as u64);
-        let rows = rows.end - rows.start;
-        (input.progress)(Progress { rows_done, rows, pairs: pairs.load(Ordering::Relaxed) });
-    };
-    let search = Search {
-        matrix,
-        selection: settings.selection,
-        // The matrix is in memory, so its row numbers fit.
-        rows: rows.start as usize..rows.end as usize,
-        stop: input.stop,
-        done: &progress,
-    };
-    let mut part = PartWriter::create(input.output, input.host)?;
-    let outcome = search.run(|row, neighbours| {
-        pairs.fetch_add(neighbours.len() as u64, Ordering::Relaxed);
-        part.push(row, neighbours)
-    });
-    match outcome {
-        Ok(()) => part.finish()?,
-        Err(Ended::Stopped) => return Err(TrainError::Stopped),
-        Err(Ended::Taker(error)) => return Err(TrainError::Part(error)),
+/// Finds pairs and writes them to one file.
+///
+/// # Errors
+/// Whatever keeps the result from being complete; no file of the result's name is left or changed then.
+pub fn pairs(input: &PairsInput) -> Result<TrainReport, TrainError> {
+    let started = Instant::now();
+    if input.query.is_some() {
+        input.settings.check_query()?;
     }
-    progress(search.rows.len());
-    Ok(pairs.into_inner())
+    let threads = match input.threads {
+        Some(threads) => threads.get(),
+        // Heeds the CPU limit of the control group and the CPUs that the process may run on.
+        None => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+    };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(TrainError::Threads)?;
+    let load = || Matrix::load(input.matrix, input.query, &input.settings.reading, input.stop);
+    let loaded = pool.install(load).map_err(|error| match error {
+        MatrixError::Stopped => TrainError::Stopped,
+        other => TrainError::Matrix(other),
+    })?;
+    let rows = own_rows(&loaded, input.share);
+    let before = Instant::now();
+    let tally = pool.install(|| write_part(input, &loaded, rows.clone()))?;
+    let comparing = before.elapsed();
+    let peak = (comparing >= WORTH_A_PROBE).then(|| pool.install(peak_flops));
+    let times = Times { all: started.elapsed(), comparing, peak, threads };
+    let report = report(input, &loaded, (rows, tally), &times);
+    if let Some(name) = input.report {
+        report.write(name).map_err(TrainError::Report)?;
+    }
+    Ok(report)
 }
 
-fn write_report(input: &TrainInput, report: &TrainReport) -> Result<(), TrainError> {
-    let path = input.output.join(format!("report-{}.json", input.host));
-    let mut text = serde_json::to_vec_pretty(report).map_err(|source| TrainError::Report(source.into()))?;
-    text.push(b'\n');
-    fs_err::write(path, text).map_err(TrainError::Report)
+/// The rows of a host: of the query if there is one, which come first, else of the matrix.
+fn own_rows(loaded: &Loaded, (rank, world_size): (usize, usize)) -> Range<usize> {
+    let rows = if loaded.query_rows > 0 { loaded.query_rows } else { loaded.matrix.rows() };
+    let rows = row_range(rank, world_size, rows as u64);
+    // The matrix is in memory, so its row numbers fit.
+    rows.start as usize..rows.end as usize
+}
+
+fn write_part(input: &PairsInput, loaded: &Loaded, rows: Range<usize>) -> Result<Tally, TrainError> {
+    let (settings, stop, progress, note) = (input.settings, input.stop, input.progress, input.note);
+    let (selection, listing, mutual) = match settings.wanted {
+        Wanted::Neighbours { selection, listing, mutual } => (selection, listing, mutual),
+        Wanted::Full { force } => {
+            let (measure, path) = (settings.measure, input.part);
+            return Full { loaded, measure, force, rows, path, stop, progress, note }.run();
+        }
+    };
+    let row_ids = if loaded.query_rows > 0 { loaded.query_ids.as_ref() } else { loaded.ids.as_ref() };
+    let partial = symmetric::choose(input, loaded, (selection, listing, mutual));
+    let layout = Layout {
+        format: settings.format,
+        measure: settings.measure,
+        rows: rows.clone(),
+        columns: loaded.matrix.rows() - loaded.query_rows,
+        partial,
+        row_ids,
+        column_ids: loaded.ids.as_ref(),
+    };
+    let blocks = input.checkpoints.map(|checkpoints| {
+        let (columns, others) = (loaded.matrix.columns(), layout.columns as u64);
+        let content = loaded.facts.content();
+        let everything = format!("{content:x} {} {columns} {others} {selection:?}", loaded.query_rows);
+        let searched = if mutual { 0..loaded.matrix.rows() } else { rows.clone() };
+        let row_work = others.saturating_mul(work_of_a_pair(loaded));
+        Blocks::new(&checkpoints, input.host, searched, row_work, &everything)
+    });
+    let work = Work { loaded, selection, listing, mutual, partial, rows, blocks, stop, progress, note };
+    let mut writer = PairWriter::create(input.part, &layout)?;
+    let tally = work.run(&mut writer)?;
+    writer.finish()?;
+    Ok(tally)
+}
+
+/// About how many multiplications one pair of rows takes.
+fn work_of_a_pair(loaded: &Loaded) -> u64 {
+    /// For sparse rows, most of which have no column in common.
+    const SPARSE: u64 = 64;
+    match loaded.matrix {
+        Matrix::Dense(_) => loaded.matrix.columns(),
+        Matrix::Sparse(_) => SPARSE,
+    }
+}
+
+/// Work that takes less time says nothing about the machine.
+const WORTH_A_PROBE: Duration = Duration::from_millis(200);
+
+/// Operations on float32 a second that all threads of the current pool can do.
+fn peak_flops() -> f64 {
+    const LONG_ENOUGH: Duration = Duration::from_millis(20);
+    const ROUNDS: usize = 50;
+    let Some(kernel) = FloatKernel::available().first().copied() else { return 0.0 };
+    let of_each = rayon::broadcast(|_| {
+        let (started, mut operations) = (Instant::now(), 0);
+        while started.elapsed() < LONG_ENOUGH {
+            operations += kernel.spin(ROUNDS);
+        }
+        operations as f64 / started.elapsed().as_secs_f64()
+    });
+    of_each.iter().sum()
+}
+
+/// How long what took.
+struct Times {
+    all: Duration,
+    comparing: Duration,
+    /// Operations a second that would have been possible.
+    peak: Option<f64>,
+    threads: usize,
+}
+
+fn report(
+    input: &PairsInput,
+    loaded: &Loaded,
+    (rows, tally): (Range<usize>, Tally),
+    times: &Times,
+) -> TrainReport {
+    let matrix = &loaded.matrix;
+    let (query, all) = (loaded.query_rows, matrix.rows());
+    let others = (all - query) as u64;
+    let count = rows.len() as u64;
+    // Without a query, no row is compared with itself.
+    let compared = count * if query > 0 { others } else { others - 1 };
+    let seconds = times.comparing.as_secs_f64();
+    let operations = 2.0 * matrix.columns() as f64 * compared as f64;
+    let peak = times.peak.filter(|_| matches!(matrix, Matrix::Dense(_)));
+    let zero_rows = ZeroRows::of(&matrix.norms()[rows.clone()], rows.start as u64);
+    let zeros = matrix.norms().iter().filter(|norm| **norm == 0.0).count() as u64;
+    TrainReport {
+        host: input.host.to_owned(),
+        matrix_rows: others,
+        matrix_columns: matrix.columns(),
+        query_rows: (query > 0).then_some(query as u64),
+        first_row: rows.start as u64,
+        rows: count,
+        symmetric: tally.symmetric,
+        pairs: tally.pairs,
+        zero_rows,
+        duplicate_rows: loaded.facts.duplicates(),
+        unit_rows: loaded.facts.unit_rows,
+        already_normalised: loaded.facts.unit_rows + zeros == all as u64,
+        bytes_read: loaded.bytes,
+        seconds: times.all.as_secs_f64(),
+        compare_seconds: seconds,
+        rows_per_second: count as f64 / times.all.as_secs_f64(),
+        compared_pairs: compared,
+        compared_pairs_per_second: compared as f64 / seconds,
+        threads: times.threads as u64,
+        peak_gflops: times.peak.map(|peak| peak / 1e9),
+        share_of_peak: peak.map(|peak| operations / seconds / peak),
+        scores: tally.scores,
+    }
 }

@@ -37,6 +37,7 @@ pub struct Engine {
     backend: Arc<dyn Backend>,
     store: Arc<Mutex<Store>>,
     runs: PathBuf,
+    data: PathBuf,
 }
 
 /// A new job.
@@ -105,7 +106,12 @@ impl Engine {
     /// Opens the data folder, making it if need be.
     pub fn open(folder: &Path, backend: Arc<dyn Backend>) -> Result<Self, EngineError> {
         let store = Store::open(&folder.join("state/jobs.sqlite"))?;
-        Ok(Self { backend, store: Arc::new(Mutex::new(store)), runs: folder.join("runs") })
+        Ok(Self {
+            backend,
+            store: Arc::new(Mutex::new(store)),
+            runs: folder.join("runs"),
+            data: folder.to_owned(),
+        })
     }
 
     /// Takes in a new job; nothing starts before it is driven.
@@ -207,8 +213,17 @@ impl Engine {
             self.backend.release(&placement).await?;
         }
         // A driver that was killed while it launched has stored no placement.
-        self.backend.release(&tidy::written_down(&self.job_folder(job))?).await?;
+        let unstored = tidy::written_down(&self.job_folder(job))?;
+        self.backend.release(&unstored).await?;
+        if !placements.is_empty() || !unstored.supervisors.is_empty() {
+            self.sweep().await;
+        }
         Ok(())
+    }
+
+    /// Removes what killed supervisors have left with Docker or Podman; of those that live nothing.
+    pub async fn sweep(&self) {
+        crate::runtime::docker::sweep(&self.data).await;
     }
 
     /// Held while a job is driven; the kernel lets go of it when the process ends, however it ends.

@@ -12,6 +12,7 @@ mod compression;
 mod config;
 mod copy;
 mod credentials;
+mod daemon;
 mod digest;
 mod export;
 mod layer;
@@ -30,6 +31,7 @@ pub(crate) use copy::copy_layers;
 
 pub use config::{ConfigError, DEFAULT_PATH, ImageConfig};
 pub use credentials::{Credentials, CredentialsError};
+pub use daemon::{Bring, BringError, DaemonImage};
 pub use digest::{Digest, DigestError};
 pub use export::{ExportError, ProgramImage};
 pub use layer::LayerError;

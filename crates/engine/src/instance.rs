@@ -23,6 +23,7 @@ use crate::runtime::{self, Places, Shield};
 mod collect;
 mod elsewhere;
 mod explain;
+mod limits;
 mod log;
 mod memory;
 mod metrics;
@@ -32,6 +33,7 @@ mod scratch;
 mod stage;
 mod stop;
 mod train;
+mod volume;
 
 use collect::CollectError;
 use log::Log;
@@ -177,9 +179,12 @@ async fn train(
     }
     match trained {
         Trained::Stopped => Ok(Outcome::Stopped),
-        Trained::Exited(_) if scene.stop.kill_at().is_some() => Ok(Outcome::Stopped),
+        Trained::Exited(_) | Trained::Exceeded { .. } if scene.stop.kill_at().is_some() => {
+            Ok(Outcome::Stopped)
+        }
         Trained::Exited(Exit::Code(0)) => Ok(Outcome::Completed),
         Trained::Exited(exit) => Ok(Outcome::Failed { exit, explanation: explanation(scene, log) }),
+        Trained::Exceeded { exit, explanation } => Ok(Outcome::Failed { exit, explanation }),
         Trained::NotStarted(StartError::Program { code, explanation }) => {
             let line = LogLine { at: Timestamp::now(), stream: Stream::Stderr, line: explanation.clone() };
             log.add(line.at, line.stream, line.line.as_bytes(), reports);
@@ -197,8 +202,8 @@ async fn train_in(
     log: &mut Log,
     reports: &mut Reports,
 ) -> Result<Trained, Broken> {
-    let jail = runtime::jail(scene.plan, scene.shield, places);
-    let trained = train::train(scene, &jail, log, reports).await.map_err(Broken::Watch)?;
+    let recipe = runtime::recipe(scene.plan, scene.run, scene.shield, places);
+    let trained = train::train(scene, &recipe, log, reports).await.map_err(Broken::Watch)?;
     if scene.scratch.written().iter().any(|folder| holds_others_files(folder))
         && let Err(error) = take_back(scene.self_program, scene.scratch.root()).await
     {

@@ -7,9 +7,13 @@
 
 pub mod artifact;
 pub mod backend;
+pub mod cgroup;
+pub mod docker;
+pub mod doctor;
 pub mod engine;
 pub mod executable;
 mod explain;
+pub mod gpu;
 pub mod image;
 pub mod instance;
 pub mod job;

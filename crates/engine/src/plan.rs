@@ -12,12 +12,17 @@ use serde::{Deserialize, Serialize};
 
 mod build;
 mod config;
+mod gpus;
 mod image;
+mod limits;
 mod path;
 mod shard;
 
 pub use build::{Listing, PlanError, Surroundings, manifests, plan};
+pub use gpus::{DeviceEdits, Gpu, GpuError, GpuPlan, GpuPolicy, wants_accelerators};
 pub use image::{ALLPAIRS, BUILT_IN_PROGRAM, FileKind, Image, ImageError};
+pub(crate) use limits::count_cpus;
+pub use limits::{Capacity, LimitPolicy, Limits, LimitsError};
 
 /// One attempt at a job: what every instance does, and what comes after the last one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +44,11 @@ pub struct JobPlan {
 }
 
 impl JobPlan {
+    /// Whether a daemon has part in it, who may keep something of an instance that was killed.
+    pub fn is_through_daemon(&self) -> bool {
+        self.instances.iter().any(|instance| matches!(instance.runtime, RuntimePlan::Docker(_)))
+    }
+
     /// Between SIGTERM and SIGKILL; the same for all instances.
     pub fn grace(&self) -> Duration {
         self.instances.first().map_or(Duration::ZERO, |instance| instance.grace)
@@ -72,8 +82,12 @@ pub struct InstancePlan {
     pub metrics: Vec<MetricDefinition>,
     /// Between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// Of `/dev/shm`, in bytes; half of the machine's memory when absent.
+    /// Of `/dev/shm`, in bytes; half of the memory that the instance may take when absent.
     pub shm_size: Option<u64>,
+    /// What the instance may take of its machine.
+    pub limits: Limits,
+    /// Which GPUs of its machine it has.
+    pub gpus: GpuPlan,
     /// The deflate level of the artifacts, 0 (stored) to 9.
     pub compression_level: u32,
 }
@@ -117,6 +131,29 @@ pub enum RuntimePlan {
         /// The signal that a stop sends to every process before it kills them.
         stop_signal: i32,
     },
+    /// A program of a container image, in a container of a daemon.
+    Docker(DockerPlan),
+}
+
+/// How a program is started through Docker or Podman.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DockerPlan {
+    /// Where the daemon listens.
+    pub socket: PathBuf,
+    /// The image's id, or another name by which the daemon has it.
+    pub image: String,
+    /// As whom the program runs: `USER` of the image, which is looked up in the container.
+    pub user: String,
+    /// Where the program starts; the daemon makes it if it is not there.
+    pub working_directory: PathBuf,
+    /// The signal that asks its processes to end.
+    pub stop_signal: i32,
+    /// Whether the daemon can mount overlays of folders that are named to it.
+    pub overlays: bool,
+    /// Whether nothing but the job's own instances can be reached.
+    pub isolated: bool,
+    /// The data folder that the job belongs to, by which what is left of it is found.
+    pub data: PathBuf,
 }
 
 /// A user inside an instance.
@@ -204,4 +241,19 @@ impl MergePlan {
         };
         Ok(InstancePlan { attempt, channels: vec![channel], ..self.instance.clone() })
     }
+}
+
+/// A valid spec for the tests of the plan: instances of one type with volumes of some GB.
+#[cfg(test)]
+fn spec_of(instance_type: &str, instances: u32, volume: u32) -> crate::spec::TrainingJobSpec {
+    let request = serde_json::json!({
+        "TrainingJobName": "job",
+        "AlgorithmSpecification": {"TrainingImage": "image", "TrainingInputMode": "File"},
+        "OutputDataConfig": {"S3OutputPath": "s3://bucket/out"},
+        "ResourceConfig": {
+            "InstanceType": instance_type, "InstanceCount": instances, "VolumeSizeInGB": volume,
+        },
+    });
+    let request = crate::wire::parse_json(&request.to_string()).unwrap();
+    crate::spec::TrainingJobSpec::try_from(request).unwrap()
 }

@@ -10,18 +10,28 @@ use fs_err as fs;
 use indexmap::IndexMap;
 use rustix::fs::{Access, access};
 
+use crate::cgroup::capacity;
+use crate::docker::Sockets;
 use crate::engine::Submission;
+use crate::gpu::{GpusError, gpus};
 use crate::image::UnpackedImage;
-use crate::plan::{FileKind, Image, ImageError, Listing, PlanError, Surroundings, manifests, plan};
+use crate::plan::{
+    FileKind, GpuPolicy, Image, ImageError, LimitPolicy, Listing, PlanError, Surroundings, manifests, plan,
+    wants_accelerators,
+};
 use crate::spec::{
     Capabilities, ChannelSource, ChannelSpec, TrainingJobSpec, Unsupported, Violations, unsupported,
 };
 use crate::storage::{Buckets, StorageError};
 use crate::wire::CreateTrainingJobRequest;
 
+mod choose;
 mod container;
 
+pub use choose::RuntimeChoice;
 pub use container::{ContainerError, ImageProgress, ImageSource};
+
+use choose::Obtained;
 
 /// What this machine has and how it is set up.
 #[derive(Clone, Debug)]
@@ -36,16 +46,28 @@ pub struct Machine {
     pub buckets: Buckets,
     /// Image names that stand for other ones.
     pub images: BTreeMap<String, String>,
+    /// The data folder.
+    pub data: PathBuf,
+    /// How container images are run.
+    pub runtime: RuntimeChoice,
+    /// Where a daemon may be found.
+    pub docker: Sockets,
     /// Where container images come from.
     pub image_source: ImageSource,
     /// Between SIGTERM and SIGKILL, if somebody asked for another time than the job's.
     pub grace: Option<Duration>,
+    /// What `ResourceConfig` means for processors, memory and volume.
+    pub limits: LimitPolicy,
+    /// What is done about GPUs.
+    pub gpus: GpuPolicy,
 }
 
 /// Jobs of this machine belong to no account; twelve digits are what programs expect.
 const ACCOUNT: &str = "000000000000";
 /// Instances of this machine share its network; they meet on the loopback interface.
 const NETWORK_INTERFACE: &str = "lo";
+/// Containers of a daemon have one of their own.
+const CONTAINER_INTERFACE: &str = "eth0";
 
 /// Why a request can't become a job.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +95,9 @@ pub enum PrepareError {
     /// The objects that are there don't make a job.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// The descriptions of this machine's GPUs can't be used.
+    #[error(transparent)]
+    Gpus(#[from] GpusError),
     /// `S3OutputPath` is no place on this machine.
     #[error("OutputDataConfig.S3OutputPath")]
     Output(#[source] StorageError),
@@ -124,26 +149,38 @@ pub async fn prepare(
     let output_folder = machine.buckets.locate(&spec.output.uri).map_err(PrepareError::Output)?.path();
     check_writable(&spec.output.uri.to_string(), &output_folder)?;
     let listings = spec.channels.iter().map(|channel| listing(channel, machine)).collect::<Result<_, _>>()?;
-    // Last, for it may take long.
-    let (image, unpacked) = match of_machine {
-        Some(image) => (image, None),
-        None => {
-            let (image, unpacked) = machine.image_source.obtain(name, progress).await?;
-            (image, Some(unpacked))
-        }
+    let gpus = match machine.gpus {
+        GpuPolicy::Ignore => None,
+        GpuPolicy::Use if wants_accelerators(&spec) => Some(gpus()?),
+        GpuPolicy::Use => Some(Vec::new()),
     };
+    // Last, for it may take long.
+    let obtained = match of_machine {
+        Some(image) => Obtained { image, unpacked: None, warning: None },
+        None => choose::obtain(name, machine, progress).await?,
+    };
+    let Obtained { mut image, unpacked, warning } = obtained;
+    if let Image::OfDaemon { docker, .. } = &mut image {
+        docker.isolated = spec.network_isolation;
+    }
+    let network_interface =
+        if matches!(image, Image::OfDaemon { .. }) { CONTAINER_INTERFACE } else { NETWORK_INTERFACE };
     let surroundings = Surroundings {
         image,
         program: machine.program.clone(),
         base_environment: machine.base_environment.clone(),
         region: machine.region.clone(),
         account: ACCOUNT.to_owned(),
-        network_interface: NETWORK_INTERFACE.to_owned(),
+        network_interface: network_interface.to_owned(),
         output_folder,
         grace: machine.grace,
         listings,
+        limits: machine.limits,
+        capacity: capacity(),
+        gpus,
     };
-    let plan = plan(&spec, &surroundings)?;
+    let mut plan = plan(&spec, &surroundings)?;
+    plan.warnings.extend(warning);
     if let (Some(image), Some(first)) = (&unpacked, plan.instances.first()) {
         container::check_program(name, image, first)?;
     }

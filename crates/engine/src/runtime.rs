@@ -1,21 +1,30 @@
-//! How a supervisor starts one `train`: each runtime is a recipe for a [`jail`].
+//! How a supervisor starts one `train`: in a [`jail`], or in a container of a daemon.
 //!
 //! The Host runtime shows the machine's own file system below the instance's tree, the Oci runtime the
-//! layers of a container image. They differ only in what lies below, see [`jail::Root`].
+//! layers of a container image. They differ only in what lies below, see [`jail::Root`]. The [`docker`]
+//! runtime leaves the place to a daemon; what happens in it is the same.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
-use rustix::system::sysinfo;
+use indexmap::IndexMap;
 
-use crate::plan::{Exposed, Identity, InstancePlan, RuntimePlan};
+use crate::cgroup::{Group, machine_memory};
+use crate::plan::{DeviceEdits, Exposed, Identity, InstancePlan, RuntimePlan};
+use crate::run::{Exit, RunDirectory};
 use crate::signal::SIGTERM;
 
+pub(crate) mod docker;
 pub(crate) mod jail;
+mod talk;
 
+pub use docker::{container_init, remember};
 pub use jail::ids::{NoSubordinateIds, subordinate_ids};
 pub use jail::init::instance_init;
 
-use jail::{Changes, Jail, Mount, Program, Root, RunAs};
+use docker::Container;
+use jail::start::{Output, StartError};
+use jail::{Changes, Command, InsteadOfOverlay, Jail, Mount, Program, Root, RunAs};
 
 /// What stands between an instance and the machine's file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,24 +47,53 @@ pub(crate) struct Places {
     pub(crate) mounts: Vec<Mount>,
 }
 
-/// The jail in which a plan's `train` runs.
-pub(crate) fn jail(plan: &InstancePlan, shield: Shield, places: Places) -> Jail {
+/// What it takes to start a plan's `train`.
+#[derive(Debug)]
+pub(crate) enum Recipe {
+    /// In a jail of this machine.
+    Jail(Box<Jail>),
+    /// In a container of a daemon.
+    Container(Box<Container>),
+}
+
+/// A `train` that has been started. Dropping it kills everything that belongs to it.
+#[derive(Debug)]
+pub(crate) enum Running {
+    /// In a jail of this machine.
+    Jail(jail::start::Running),
+    /// In a container of a daemon.
+    Container(docker::Running),
+}
+
+/// How a plan's `train` is to be started.
+pub(crate) fn recipe(plan: &InstancePlan, run: &RunDirectory, shield: Shield, places: Places) -> Recipe {
     let Places { ml, changes, mut mounts } = places;
+    let mut links = Vec::new();
     let (root, run_as, working_directory, stop_signal) = match &plan.runtime {
+        RuntimePlan::Docker(docker) => {
+            return Recipe::Container(Box::new(docker::container(plan, docker, run, mounts)));
+        }
         RuntimePlan::Host { exposed, working_directory } => {
+            let there = |exposed: &Exposed| exposed.source == exposed.target;
+            show_gpus(&plan.gpus.edits, there, &mut mounts);
             mounts.extend(exposed.iter().map(shown));
             (Root::Machine { overlay: shield == Shield::Overlay }, None, working_directory, SIGTERM)
         }
         RuntimePlan::Oci { layers, user, working_directory, stop_signal } => {
+            show_gpus(&plan.gpus.edits, |_| false, &mut mounts);
+            links.clone_from(&plan.gpus.edits.links);
             let root = Root::Layers { lower: layers.clone(), changes };
             (root, run_as(user, ml), working_directory, *stop_signal)
         }
     };
-    Jail {
+    let jail = Jail {
         root,
         hostname: plan.host.clone(),
         mounts,
-        shm_size: plan.shm_size.unwrap_or_else(half_of_memory),
+        links,
+        groups: Vec::new(),
+        most_processes: None,
+        shm_size: shm_size(plan),
         stop_signal,
         program: Program {
             command: plan.command.clone(),
@@ -63,7 +101,140 @@ pub(crate) fn jail(plan: &InstancePlan, shield: Shield, places: Places) -> Jail 
             working_directory: working_directory.clone(),
             run_as,
         },
+    };
+    Recipe::Jail(Box::new(jail))
+}
+
+/// Whether the kernel gives this user the namespaces of a jail.
+pub(crate) async fn probe(self_program: &Path) -> Result<(), StartError> {
+    jail::start::probe(self_program).await
+}
+
+/// Starts a program over an overlay in a folder, whose file system is tried so; the program itself may fail.
+pub(crate) async fn try_overlay(self_program: &Path, folder: &Path) -> Result<(), StartError> {
+    let [lower, upper, work] = ["lower", "changes", "work"].map(|name| folder.join(name));
+    let made = [&lower, &upper, &work].into_iter().try_for_each(fs_err::create_dir);
+    made.map_err(|source| StartError::Io { step: "make folders for an overlay", source })?;
+    let jail = Jail {
+        root: Root::Layers { lower: vec![lower], changes: Changes { upper, work } },
+        hostname: "doctor".to_owned(),
+        mounts: Vec::new(),
+        links: Vec::new(),
+        groups: Vec::new(),
+        most_processes: None,
+        shm_size: 1 << 20,
+        stop_signal: SIGTERM,
+        program: Program {
+            command: vec!["/none".to_owned()],
+            environment: IndexMap::new(),
+            working_directory: PathBuf::from("/"),
+            run_as: None,
+        },
+    };
+    let (mut running, _output) = jail::start::start(self_program, &jail, None).await?;
+    let started = running.started().await;
+    running.command(Command::Kill).await;
+    running.ended().await.map_err(|source| StartError::Io { step: "end what was tried", source })?;
+    match started {
+        // Whether there is such a program is known only when everything else is there.
+        Ok(_) | Err(StartError::Program { .. }) => Ok(()),
+        Err(error) => Err(error),
     }
+}
+
+/// Whether a program needs no dynamic loader, which an image may not have.
+pub(crate) fn runs_in_any_image(program: &Path) -> bool {
+    crate::executable::look(program).interpreter.is_none()
+}
+
+/// Starts `train`, up to its first process; a jail in its control group. The daemon makes another for a container.
+///
+/// # Errors
+/// The machine or the daemon refuses.
+pub(crate) async fn start(
+    self_program: &Path,
+    recipe: &Recipe,
+    group: Option<&Group>,
+) -> Result<(Running, Output), StartError> {
+    match recipe {
+        Recipe::Jail(jail) => {
+            let (running, output) = jail::start::start(self_program, jail, group).await?;
+            Ok((Running::Jail(running), output))
+        }
+        Recipe::Container(container) => {
+            let (running, output) = docker::start(self_program, container).await?;
+            Ok((Running::Container(running), output))
+        }
+    }
+}
+
+impl Running {
+    /// Waits until the program runs; tells what shows its image if not the usual.
+    pub(crate) async fn started(&mut self) -> Result<Option<InsteadOfOverlay>, StartError> {
+        match self {
+            Self::Jail(running) => running.started().await,
+            Self::Container(running) => running.started().await.map(|()| None),
+        }
+    }
+
+    /// Waits until the program has ended; how, only the first process of the instance knows, and it may
+    /// have been killed.
+    pub(crate) async fn exited(&mut self) -> Option<Exit> {
+        match self {
+            Self::Jail(running) => running.exited().await,
+            Self::Container(running) => running.exited().await,
+        }
+    }
+
+    /// Waits until no process of the instance is left.
+    pub(crate) async fn ended(&mut self) -> io::Result<()> {
+        match self {
+            Self::Jail(running) => running.ended().await,
+            Self::Container(running) => running.ended().await,
+        }
+    }
+
+    /// Kills what is still being made, whatever it waits for.
+    pub(crate) fn give_up(&self) {
+        match self {
+            Self::Jail(running) => running.give_up(),
+            Self::Container(running) => running.give_up(),
+        }
+    }
+
+    /// Sends a command to every process of the instance.
+    pub(crate) async fn command(&mut self, command: Command) {
+        match self {
+            Self::Jail(running) => running.command(command).await,
+            Self::Container(running) => running.command(command).await,
+        }
+    }
+
+    /// Whether a program of the instance was killed for want of memory, once it has ended; none where
+    /// only the kernel's counters can tell.
+    pub(crate) fn ran_out_of_memory(&self) -> Option<bool> {
+        match self {
+            Self::Jail(_) => None,
+            Self::Container(running) => Some(running.ran_out_of_memory()),
+        }
+    }
+}
+
+/// Shows what GPUs need, and returns the links to make for it. A program of the machine sees the machine's drivers
+/// already, and lacks only the devices.
+fn show_gpus(edits: &DeviceEdits, there: impl Fn(&Exposed) -> bool, mounts: &mut Vec<Mount>) {
+    let writable = |exposed: &Exposed| Mount::Writable {
+        source: exposed.source.clone(),
+        target: exposed.target.clone(),
+    };
+    mounts.extend(edits.nodes.iter().map(writable));
+    mounts.extend(edits.files.iter().filter(|exposed| !there(exposed)).map(shown));
+    mounts.extend(edits.writable.iter().filter(|exposed| !there(exposed)).map(writable));
+}
+
+/// Half of the memory that an instance may have, unless the job says otherwise.
+fn shm_size(plan: &InstancePlan) -> u64 {
+    plan.shm_size.unwrap_or_else(|| plan.limits.memory.unwrap_or_else(machine_memory) / 2)
 }
 
 fn shown(exposed: &Exposed) -> Mount {
@@ -74,12 +245,4 @@ fn shown(exposed: &Exposed) -> Mount {
 fn run_as(user: &Identity, ml: PathBuf) -> Option<RunAs> {
     let root = Identity { uid: 0, gid: 0, groups: Vec::new() };
     (*user != root).then(|| RunAs { user: user.clone(), owns: ml })
-}
-
-fn half_of_memory() -> u64 {
-    let machine = sysinfo();
-    // The field's width differs between machines.
-    #[expect(clippy::useless_conversion, reason = "u32 on 32-bit machines")]
-    let total = u64::from(machine.totalram);
-    total * u64::from(machine.mem_unit) / 2
 }

@@ -9,6 +9,7 @@ mod capabilities;
 mod channel;
 mod conflict;
 mod enums;
+mod instance_type;
 mod model;
 mod pattern;
 mod rules;
@@ -33,6 +34,7 @@ pub use channel::{
 };
 pub use conflict::Conflict;
 pub use enums::{LOCAL_INSTANCE_TYPES, PROCESSING_INSTANCE_TYPES, TRAINING_INSTANCE_TYPES};
+pub use instance_type::InstanceType;
 pub use settings::{MERGE_ENDINGS, MergeSpec, Settings, ShardBy};
 pub use uri::{ObjectUri, Place, UriError};
 pub use violation::{Rule, Violation, Violations};

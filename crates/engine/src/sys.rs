@@ -2,11 +2,12 @@
 
 #![expect(
     unsafe_code,
-    reason = "fork, pre_exec, unshare, mount_setattr, kill, close_range and the C library's lookup have no safe interface, and tokio wants its callers to vouch for descriptors"
+    reason = "fork, execve, pre_exec, unshare, mount_setattr, kill, close_range and the C library's lookup have no safe interface, and tokio wants its callers to vouch for descriptors"
 )]
 
 #[cfg(target_env = "gnu")]
 use std::ffi::CStr;
+use std::ffi::CString;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -89,6 +90,47 @@ pub(crate) fn run_as(command: &mut Command, uid: Uid, gid: Gid, groups: Vec<Gid>
     // SAFETY: after the fork the closure does nothing but three system calls. They change one thread,
     // and the new process has no other.
     unsafe { command.pre_exec(change) };
+}
+
+/// A list of C strings as execve(2) wants it.
+pub(crate) struct Strings {
+    _texts: Vec<CString>,
+    pointers: Vec<*const libc::c_char>,
+}
+
+// SAFETY: the pointers lead to memory that only this value owns, and that nobody changes.
+unsafe impl Send for Strings {}
+// SAFETY: as above; there is nothing to change through a shared reference.
+unsafe impl Sync for Strings {}
+
+impl Strings {
+    /// Fails for a text that has a NUL in it.
+    pub(crate) fn new(texts: impl IntoIterator<Item = Vec<u8>>) -> io::Result<Self> {
+        let texts = texts.into_iter().map(CString::new).collect::<Result<Vec<_>, _>>()?;
+        let pointers = texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect();
+        Ok(Self { _texts: texts, pointers })
+    }
+
+    fn as_ptr(&self) -> *const *const libc::c_char {
+        self.pointers.as_ptr()
+    }
+}
+
+/// Makes the kernel alone decide whether it can execute a program: the C library would give what the kernel does not know
+/// to a shell. Whatever else the new process is to do must have been said before.
+pub(crate) fn execute_directly(
+    command: &mut Command,
+    path: CString,
+    arguments: Strings,
+    environment: Strings,
+) {
+    let execute = move || -> io::Result<()> {
+        // SAFETY: a C string and two lists of C strings that end with a null pointer, all of them kept by this closure.
+        unsafe { libc::execve(path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+        Err(io::Error::last_os_error())
+    };
+    // SAFETY: after the fork the closure makes one system call and reads errno.
+    unsafe { command.pre_exec(execute) };
 }
 
 /// Closes what was inherited beyond standard input, output and error.

@@ -15,7 +15,7 @@ use crate::report::Skipped;
 #[non_exhaustive]
 pub enum MergeError {
     /// The output's ending is not that of a format.
-    #[error("{output} does not end in .parquet, .csv, .jsonl or .npy")]
+    #[error("{output} does not end in .parquet, .csv, .jsonl, .arrow, .npy or .npz")]
     OutputFormat {
         /// The path as given.
         output: PathBuf,
@@ -65,7 +65,9 @@ pub enum MergeError {
         held: Skipped,
     },
     /// A file that the pattern fits has no known ending.
-    #[error("{part} does not end in .parquet, .csv, .jsonl or .npy: a narrower pattern leaves it out")]
+    #[error(
+        "{part} does not end in .parquet, .csv, .jsonl, .arrow, .npy or .npz: a narrower pattern leaves it out"
+    )]
     PartFormat {
         /// The file.
         part: PartName,
@@ -79,7 +81,7 @@ pub enum MergeError {
         other: PartName,
     },
     /// Parts of one format can not become an output of the other.
-    #[error("{from} parts can not be merged into a {to} file{}", if matches!(.from, Format::Npy) || matches!(.to, Format::Npy) { ": .npy is made from .npy and nothing else" } else { "" })]
+    #[error("{from} parts can not be merged into a {to} file{}", if matches!(.from, Format::Npy | Format::Npz) || matches!(.to, Format::Npy | Format::Npz) { ": .npy and .npz are made from parts of their own kind and nothing else" } else { "" })]
     Conversion {
         /// Format of the parts.
         from: Format,
@@ -125,6 +127,25 @@ pub enum MergeError {
         column: String,
         /// Its type, as Arrow writes it.
         column_type: String,
+    },
+    /// Lists that are combined are in order of their rows.
+    #[error(
+        "the parts hold lists that are combined in order of their rows, not by {column:?}: merge them without an \
+         order first, and the result by {column:?} then"
+    )]
+    ListOrder {
+        /// The column asked for.
+        column: String,
+    },
+    /// Lists can only be combined if all instances' are there.
+    #[error(
+        "the parts hold lists that are to be combined, and those of instance {host} of {hosts} are missing"
+    )]
+    MissingLists {
+        /// The first instance without a part, from 1.
+        host: usize,
+        /// How many instances there were.
+        hosts: usize,
     },
     /// The rows can not be sorted.
     #[error("the rows can not be brought into the order of column {column:?}")]
@@ -253,6 +274,55 @@ pub enum PartError {
         /// The first difference.
         difference: SchemaDifference,
     },
+    /// The Arrow decoder failed on it.
+    #[error("it is a broken Arrow file: its decoder failed on it")]
+    ArrowPanic,
+    /// Not a readable ZIP archive.
+    #[error("it is not a readable .npz archive")]
+    Zip(#[from] zip::result::ZipError),
+    /// An array of a sparse matrix is missing.
+    #[error(
+        "it has no array `{name}`: a sparse matrix is one in CSR form, as scipy.sparse.save_npz writes it"
+    )]
+    NoArray {
+        /// The array.
+        name: &'static str,
+    },
+    /// A sparse matrix of another form.
+    #[error("it is a sparse matrix in `{format}` form: only rows (`csr`) can be joined")]
+    NotCsr {
+        /// The form.
+        format: String,
+    },
+    /// Arrays that do not make up a sparse matrix.
+    #[error("its arrays `shape`, `indptr`, `indices` and `data` do not fit together")]
+    BrokenCsr,
+    /// Its lists are not of the kind that the first part's are.
+    #[error(
+        "its lists are whole or were made with other settings than those of {first}: they can not be combined"
+    )]
+    OtherLists {
+        /// The first part.
+        first: PartName,
+    },
+    /// Two parts hold the lists of one instance.
+    #[error("it holds the lists of instance {host}, which another part holds already")]
+    SameLists {
+        /// The instance, from 1.
+        host: usize,
+    },
+    /// It says something about its lists that is not understood.
+    #[error("what it says of its lists is not understood by this version: {text}")]
+    UnknownLists {
+        /// What it says.
+        text: String,
+    },
+    /// Lists that are to be combined have three columns.
+    #[error("its lists are to be combined, but its columns are not a row, a row and a score")]
+    ListColumns,
+    /// Its lists are not in order.
+    #[error("its lists are not in order of their rows")]
+    ListsUnordered,
     /// Not a NumPy array, or a kind that has no rows to join.
     #[error(transparent)]
     Npy(#[from] NpyFault),

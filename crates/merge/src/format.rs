@@ -16,13 +16,23 @@ pub enum Format {
     Csv,
     /// `.jsonl`: one JSON object a line.
     Jsonl,
+    /// `.arrow`: Arrow's file format.
+    Arrow,
+    /// `.npz`: one sparse matrix in CSR form, as SciPy writes it.
+    Npz,
     /// `.npy`: one NumPy array, whose first axis counts the rows.
     Npy,
 }
 
 /// All formats with their endings.
-const ENDINGS: [(&str, Format); 4] =
-    [("parquet", Format::Parquet), ("csv", Format::Csv), ("jsonl", Format::Jsonl), ("npy", Format::Npy)];
+const ENDINGS: [(&str, Format); 6] = [
+    ("parquet", Format::Parquet),
+    ("csv", Format::Csv),
+    ("jsonl", Format::Jsonl),
+    ("arrow", Format::Arrow),
+    ("npy", Format::Npy),
+    ("npz", Format::Npz),
+];
 
 impl Format {
     /// The format of a file name, if its ending is that of one.
@@ -45,7 +55,9 @@ impl std::fmt::Display for Format {
             Self::Parquet => ".parquet",
             Self::Csv => ".csv",
             Self::Jsonl => ".jsonl",
+            Self::Arrow => ".arrow",
             Self::Npy => ".npy",
+            Self::Npz => ".npz",
         })
     }
 }

@@ -6,6 +6,7 @@
 mod csv;
 mod jsonl;
 mod npy;
+mod npz;
 
 use crate::error::MergeError;
 use crate::format::Format;
@@ -37,10 +38,14 @@ pub(crate) fn join(
 ) -> Result<u64, MergeError> {
     match (from, to, order) {
         (Format::Npy, Format::Npy, Order::Host) => npy::join(joining),
-        (Format::Npy, Format::Npy, Order::Column(column)) => {
+        (Format::Npz, Format::Npz, Order::Host) => npz::join(joining),
+        (Format::Npy, Format::Npy, Order::Column(column))
+        | (Format::Npz, Format::Npz, Order::Column(column)) => {
             Err(MergeError::NoNames { column: column.clone() })
         }
-        (Format::Npy, _, _) | (_, Format::Npy, _) => Err(MergeError::Conversion { from, to }),
+        (Format::Npy | Format::Npz, _, _) | (_, Format::Npy | Format::Npz, _) => {
+            Err(MergeError::Conversion { from, to })
+        }
         (Format::Csv, Format::Csv, _) => csv::join(joining, order),
         (Format::Jsonl, Format::Jsonl, _) => jsonl::join(joining, order),
         _ => table::join(joining, from, to, order),

@@ -71,6 +71,11 @@ impl Scratch {
         finish().map_err(|source| unwritable(&self.output, source))
     }
 
+    /// An error of writing the result, in the words of the user.
+    pub(crate) fn failed(&self, error: io::Error) -> MergeError {
+        unwritable(self.unfinished(), error)
+    }
+
     fn unfinished(&self) -> PathBuf {
         self.folder.path().join("result")
     }

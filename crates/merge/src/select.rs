@@ -34,7 +34,7 @@ impl Selection {
     pub(crate) fn describe(&self) -> String {
         match &self.0 {
             Some(pattern) => format!("no file fits {pattern}"),
-            None => "no file ends in .parquet, .csv, .jsonl or .npy".to_owned(),
+            None => "no file ends in .parquet, .csv, .jsonl, .arrow, .npy or .npz".to_owned(),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Parts as tables of typed columns, by way of Arrow: all that has a Parquet file on one side, and the ways between
 //! CSV and JSONL.
 
+mod arrow_ipc;
+mod combine;
 mod csv;
 mod jsonl;
 mod order;
@@ -11,6 +13,7 @@ mod write;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
+use self::combine::Partial;
 use self::write::TableWriter;
 use crate::error::{MergeError, PartError};
 use crate::format::Format;
@@ -39,10 +42,11 @@ impl<'a> Table<'a> {
     /// Finds the columns: Parquet files say them, text is read through for its types.
     fn read_schema(parts: &'a [Part], from: Format) -> Result<Self, MergeError> {
         let schema = match from {
-            Format::Parquet => parquet::shared_schema(parts)?,
+            Format::Parquet => schema::shared(parts, parquet::schema)?,
+            Format::Arrow => schema::shared(parts, arrow_ipc::schema)?,
             Format::Csv => csv::infer(parts)?,
             Format::Jsonl => jsonl::infer(parts)?,
-            Format::Npy => return Err(MergeError::Conversion { from, to: Format::Parquet }),
+            Format::Npy | Format::Npz => return Err(MergeError::Conversion { from, to: Format::Parquet }),
         };
         Ok(Self { parts, from, schema: schema.into() })
     }
@@ -53,7 +57,8 @@ impl<'a> Table<'a> {
         match self.from {
             Format::Parquet => parquet::open(part, schema),
             Format::Csv => csv::open(part, schema),
-            Format::Jsonl | Format::Npy => jsonl::open(part, schema),
+            Format::Arrow => arrow_ipc::open(part, schema),
+            Format::Jsonl | Format::Npy | Format::Npz => jsonl::open(part, schema),
         }
     }
 
@@ -98,8 +103,13 @@ pub(crate) fn join(
     table.check_names(to)?;
     let mut writer = TableWriter::create(joining.scratch, &table.schema, to)?;
     let mut tally = Tally::new(joining);
-    match order {
-        Order::Host => {
+    let partial = if from == Format::Parquet { Partial::of_parts(joining.parts)? } else { None };
+    match (partial, order) {
+        (Some(partial), order) => combine::combine(joining, &table, (partial, order), &mut |batch| {
+            tally.add_rows(batch.num_rows() as u64);
+            writer.write(batch)
+        })?,
+        (None, Order::Host) => {
             for part in joining.parts {
                 for batch in table.open(part)? {
                     let batch = batch?;
@@ -109,7 +119,7 @@ pub(crate) fn join(
                 tally.finish_part();
             }
         }
-        Order::Column(column) => order::by_column(joining, &table, column, &mut |batch| {
+        (None, Order::Column(column)) => order::by_column(joining, &table, column, &mut |batch| {
             tally.add_rows(batch.num_rows() as u64);
             writer.write(batch)
         })?,

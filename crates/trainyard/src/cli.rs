@@ -11,12 +11,16 @@ use crate::exit::Exit;
 mod check;
 mod completions;
 mod config;
+mod doctor;
 mod image;
 pub(crate) mod instance;
 mod merge;
+mod pairs;
 mod plan;
 mod probe;
 mod run;
+mod show_pairs;
+mod stopping;
 mod train;
 
 /// Run SageMaker training jobs on machines you own.
@@ -32,6 +36,7 @@ const EXAMPLES: &str = "Examples:
   trainyard run job.json --bucket my-bucket=./data --image my/image=host:./bin
   trainyard plan job.json --rows 1000000
   trainyard merge model.tar.gz -o result.parquet
+  trainyard pairs embeddings.npy -k 10 -o neighbours.parquet
   trainyard check team/fit:1
 
 Exit codes: 0 completed, 1 error, 2 bad command line or job file, 10 job failed, 11 job stopped,
@@ -42,9 +47,11 @@ enum Command {
     Run(run::Run),
     Plan(plan::Plan),
     Merge(merge::Merge),
+    Pairs(Box<pairs::Pairs>),
     Image(image::Image),
     Check(check::CheckImage),
     Config(config::ShowConfig),
+    Doctor(doctor::Doctor),
     Completions(completions::Completions),
     #[command(hide = true)]
     Allpairs(train::Allpairs),
@@ -66,9 +73,11 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
         Command::Run(command) => command.run(),
         Command::Plan(command) => command.run(),
         Command::Merge(command) => command.run(),
+        Command::Pairs(command) => command.run(),
         Command::Image(command) => command.run(),
         Command::Check(command) => command.run(),
         Command::Config(command) => command.run(),
+        Command::Doctor(command) => command.run(),
         Command::Completions(command) => Ok(command.run(&mut Cli::command())),
         Command::Allpairs(command) => command.run(),
         Command::Instance(command) => command.run(),

@@ -12,8 +12,12 @@ use anyhow::Context;
 
 mod file;
 mod flags;
+mod resources;
+mod runtime;
 
 pub(crate) use flags::Flags;
+pub(crate) use resources::Resources;
+pub(crate) use runtime::Runtime;
 
 use crate::exit::Refused;
 use crate::job_file::absolute_image;
@@ -21,10 +25,14 @@ use crate::job_file::absolute_image;
 /// All that can be set, with where it was set. Paths are absolute.
 #[derive(Debug)]
 pub(crate) struct Config {
+    /// How container images are run.
+    pub(crate) runtime: Setting<Runtime>,
     /// Where jobs are kept.
     pub(crate) data_dir: Setting<PathBuf>,
     /// Where names of job files lead to.
     pub(crate) places: Places,
+    /// What instances may take of this machine.
+    pub(crate) resources: Resources,
 }
 
 /// Where names of job files lead to on this machine.
@@ -94,8 +102,10 @@ impl Config {
     fn merge(flags: &Flags, surroundings: &Surroundings<'_>) -> anyhow::Result<Self> {
         let file = config_file(flags, surroundings)?;
         Ok(Self {
+            runtime: Runtime::merge(flags, surroundings, &file)?,
             data_dir: data_dir(flags, surroundings, &file)?,
             places: Places::merge(flags, surroundings, &file),
+            resources: Resources::merge(flags, surroundings, &file)?,
         })
     }
 }

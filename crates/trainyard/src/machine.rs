@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use indexmap::IndexMap;
+use trainyard_engine::docker::Sockets;
 use trainyard_engine::prepare::{ImageSource, Machine};
 use trainyard_engine::storage::Buckets;
 
@@ -27,8 +28,13 @@ pub(crate) fn machine(config: &Config, grace: Option<Duration>) -> anyhow::Resul
         region: env::var("AWS_REGION").unwrap_or_else(|_| DEFAULT_REGION.to_owned()),
         buckets: Buckets::new(buckets.collect(), data.join("s3")),
         images: images.map(|(name, source)| (name.clone(), source.value.clone())).collect(),
+        data: data.clone(),
+        runtime: config.runtime.value.into(),
+        docker: docker_sockets(),
         image_source: ImageSource { store: data.join("images"), docker_config: docker_config() },
         grace,
+        limits: config.resources.limits.value.into(),
+        gpus: config.resources.gpus.value.into(),
     })
 }
 
@@ -44,8 +50,18 @@ fn base_environment() -> IndexMap<String, String> {
     environment
 }
 
+/// Where Docker and Podman listen: what `DOCKER_HOST` says, else the usual places of the machine and of
+/// the user.
+pub(crate) fn docker_sockets() -> Sockets {
+    let named = env::var("DOCKER_HOST").ok().filter(|given| !given.is_empty());
+    let own = env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let of_user = own.iter().flat_map(|own| [own.join("docker.sock"), own.join("podman/podman.sock")]);
+    let of_machine = ["/var/run/docker.sock", "/run/podman/podman.sock"].map(PathBuf::from);
+    Sockets { named, usual: of_machine.into_iter().chain(of_user).collect() }
+}
+
 /// Where `docker login` keeps what it was told.
-fn docker_config() -> Option<PathBuf> {
+pub(crate) fn docker_config() -> Option<PathBuf> {
     let given = env::var_os("DOCKER_CONFIG").filter(|folder| !folder.is_empty()).map(PathBuf::from);
     let folder = given.or_else(|| env::home_dir().map(|home| home.join(".docker")));
     folder.map(|folder| folder.join("config.json"))

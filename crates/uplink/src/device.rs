@@ -1,13 +1,13 @@
 //! The uplink's end inside the network namespace: taps that read what opens a flow, and sockets.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
-use std::sync::mpsc;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::thread;
 
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
-use tokio::sync::oneshot;
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::sync::{Mutex, mpsc};
 
 use crate::gate::{self, MARK};
 use crate::packet::Ends;
@@ -16,6 +16,9 @@ use crate::packet::Ends;
 const BACKLOG: i32 = 4096;
 /// So many bytes of packets that open flows may wait; a burst of a thousand is normal.
 const WAITING: usize = 4 << 20;
+
+/// Of sockets of each kind that are made in advance.
+const STOCK: usize = 8;
 
 /// The uplink's hold on a network namespace. It keeps the namespace alive.
 pub struct Device {
@@ -34,12 +37,15 @@ pub(crate) struct Taps {
     pub(crate) icmp: Socket,
 }
 
-/// Makes sockets in the namespace: a thread that stays there, since a socket belongs to the namespace of the
-/// thread that makes it.
-#[derive(Clone)]
-pub(crate) struct Workshop(mpsc::Sender<Order>);
+/// Sockets of the namespace that nobody uses yet. Each kind has a thread that stays in the namespace and makes
+/// them in advance: a socket belongs to the namespace of the thread that makes it, and to wait for that thread
+/// takes long on a busy machine.
+pub(crate) struct Workshop {
+    listeners: Stock,
+    datagrams: Stock,
+}
 
-type Order = Box<dyn FnOnce() + Send>;
+type Stock = Mutex<mpsc::Receiver<io::Result<Socket>>>;
 
 impl Device {
     /// Sets up the network namespace of the calling thread as the uplink's end, and opens it.
@@ -65,70 +71,78 @@ impl Device {
 }
 
 impl Workshop {
-    /// The thread ends with the last clone of the handle.
+    /// The threads end when this is dropped.
     fn open() -> io::Result<Self> {
-        let (orders, waiting) = mpsc::channel::<Order>();
-        thread::Builder::new().name("uplink-sockets".into()).spawn(move || {
-            for order in waiting {
-                order();
-            }
-        })?;
-        Ok(Self(orders))
-    }
-
-    async fn make<T: Send + 'static>(
-        &self,
-        how: impl FnOnce() -> io::Result<T> + Send + 'static,
-    ) -> io::Result<T> {
-        let (done, made) = oneshot::channel();
-        let order: Order = Box::new(move || drop(done.send(how())));
-        self.0.send(order).map_err(|_| io::ErrorKind::BrokenPipe)?;
-        made.await.map_err(|_| io::ErrorKind::BrokenPipe)?
+        Ok(Self { listeners: stock(unbound_listener)?, datagrams: stock(unbound_datagrams)? })
     }
 
     /// A socket that takes connections for an address of the outside, but only those that [`MARK`]ed packets
     /// open: the uplink lets in whom it has found a way for.
     pub(crate) async fn listener(&self, address: SocketAddrV4) -> io::Result<TcpListener> {
-        self.make(move || {
-            let socket = marked(Type::STREAM, Protocol::TCP)?;
-            socket.attach_filter(&opened_by_mark())?;
-            socket.set_reuse_address(true)?;
-            socket.set_ip_transparent_v4(true)?;
-            socket.bind(&address.into())?;
-            socket.listen(BACKLOG)?;
-            socket.set_nonblocking(true)?;
-            Ok(socket.into())
-        })
-        .await
+        let socket = next(&self.listeners).await?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        TcpListener::from_std(socket.into())
     }
 
     /// A socket that stands in for the outside end of a flow of datagrams.
     pub(crate) async fn datagrams(&self, ends: Ends) -> io::Result<UdpSocket> {
-        self.make(move || {
-            let socket = marked(Type::DGRAM, Protocol::UDP)?;
-            stamp(&socket)?;
-            socket.set_reuse_address(true)?;
-            socket.set_ip_transparent_v4(true)?;
-            socket.bind(&ends.outside.into())?;
-            socket.connect(&ends.inside.into())?;
-            socket.set_nonblocking(true)?;
-            Ok(socket.into())
-        })
-        .await
+        let socket = next(&self.datagrams).await?;
+        socket.bind(&ends.outside.into())?;
+        socket.connect(&ends.inside.into())?;
+        UdpSocket::from_std(socket.into())
     }
 
     /// A socket that gets its own datagrams.
     pub(crate) async fn probe(&self) -> io::Result<UdpSocket> {
-        self.make(|| {
-            let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
-            stamp(&socket)?;
-            socket.bind(&SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0).into())?;
-            socket.connect(&socket.local_addr()?)?;
-            socket.set_nonblocking(true)?;
-            Ok(socket.into())
-        })
-        .await
+        let socket = next(&self.datagrams).await?;
+        socket.bind(&SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0).into())?;
+        socket.connect(&socket.local_addr()?)?;
+        UdpSocket::from_std(socket.into())
     }
+}
+
+fn stock(make: fn() -> io::Result<Socket>) -> io::Result<Stock> {
+    let (made, stock) = mpsc::channel(STOCK);
+    thread::Builder::new()
+        .name("uplink-sockets".into())
+        .spawn(move || while made.blocking_send(make()).is_ok() {})?;
+    Ok(Mutex::new(stock))
+}
+
+/// Fails only if none can be made now; one that could not be made earlier does not count.
+async fn next(stock: &Stock) -> io::Result<Socket> {
+    let mut stock = stock.lock().await;
+    let mut last = io::ErrorKind::BrokenPipe.into();
+    for _ in 0..=STOCK + 1 {
+        match stock.recv().await {
+            Some(Ok(socket)) => return Ok(socket),
+            Some(Err(error)) => last = error,
+            None => break,
+        }
+    }
+    Err(last)
+}
+
+fn unbound_listener() -> io::Result<Socket> {
+    let socket = stand_in(Type::STREAM, Protocol::TCP)?;
+    socket.attach_filter(&opened_by_mark())?;
+    Ok(socket)
+}
+
+fn unbound_datagrams() -> io::Result<Socket> {
+    let socket = stand_in(Type::DGRAM, Protocol::UDP)?;
+    stamp(&socket)?;
+    Ok(socket)
+}
+
+/// A socket that may take the address of anybody outside.
+fn stand_in(kind: Type, protocol: Protocol) -> io::Result<Socket> {
+    let socket = marked(kind, protocol)?;
+    socket.set_reuse_address(true)?;
+    socket.set_ip_transparent_v4(true)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
 /// Sends a whole IPv4 packet into the namespace. One that finds no room is lost, as on any wire.
@@ -157,9 +171,9 @@ fn tap(protocol: Protocol, filter: &[SockFilter]) -> io::Result<Socket> {
 }
 
 /// Hands a socket that carries packets of any kind to tokio, whose type for UDP does nothing that is UDP's alone.
-pub(crate) fn watched(socket: Socket) -> io::Result<tokio::net::UdpSocket> {
+pub(crate) fn watched(socket: Socket) -> io::Result<UdpSocket> {
     socket.set_nonblocking(true)?;
-    tokio::net::UdpSocket::from_std(socket.into())
+    UdpSocket::from_std(socket.into())
 }
 
 // Filters in the kernel's classic BPF: the operations, where packets hold what, and the two verdicts.

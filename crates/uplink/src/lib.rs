@@ -71,8 +71,8 @@ impl Uplink {
         Self { taps, shared: Arc::new(shared) }
     }
 
-    /// Carries flows until it is dropped, which breaks them off. Runs on any kind of tokio runtime with I/O and time; all
-    /// sockets of the outside are made by its threads.
+    /// Carries flows until it is dropped, which breaks them off. Runs on any kind of tokio runtime with I/O and
+    /// time; all sockets of the outside are made by its threads.
     ///
     /// Each connection holds two open files of this process, so does each flow of datagrams: the soft limit
     /// of open files bounds how many there can be. At the limit new ones wait or are lost, as on a busy network.

@@ -25,6 +25,9 @@ thread_local! {
 pub(crate) async fn relay(inside: &TcpStream, outside: &TcpStream) -> io::Result<()> {
     let ended = tokio::try_join!(pump(inside, outside), pump(outside, inside));
     if ended.is_err() {
+        // What was said before the reset may still be on its way.
+        drain(inside, outside);
+        drain(outside, inside);
         for stream in [inside, outside] {
             // Closing it now resets it.
             let _closed = SockRef::from(stream).set_linger(Some(Duration::ZERO));
@@ -35,7 +38,10 @@ pub(crate) async fn relay(inside: &TcpStream, outside: &TcpStream) -> io::Result
 
 async fn pump(from: &TcpStream, to: &TcpStream) -> io::Result<()> {
     loop {
-        from.readable().await?;
+        tokio::select! {
+            readable = from.readable() => readable?,
+            broken = broken(to) => return broken,
+        }
         match piece(from, to) {
             Ok(None) => return end(to),
             Ok(Some(rest)) => write(&rest, from, to).await?,
@@ -43,6 +49,11 @@ async fn pump(from: &TcpStream, to: &TcpStream) -> io::Result<()> {
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Moves what is there and finds room.
+fn drain(from: &TcpStream, to: &TcpStream) {
+    while piece(from, to).is_ok_and(|rest| rest.is_some_and(|rest| rest.is_empty())) {}
 }
 
 /// Moves one piece; what the receiver has no room for is handed back. None at the end.
@@ -61,15 +72,20 @@ async fn write(mut rest: &[u8], from: &TcpStream, to: &TcpStream) -> io::Result<
     while !rest.is_empty() {
         tokio::select! {
             writable = to.writable() => writable?,
-            // A sender that has reset the connection would not be noticed before the receiver has room.
-            broken = from.ready(Interest::ERROR) => {
-                broken?;
-                return Err(io::ErrorKind::ConnectionReset.into());
-            }
+            broken = broken(from) => return broken,
         }
         rest = &rest[unless_full(to.try_write(rest))?..];
     }
     Ok(())
+}
+
+/// Waits until a connection breaks. One that is only written to, or not at all for lack of room, would not tell.
+///
+/// # Errors
+/// Always.
+async fn broken(stream: &TcpStream) -> io::Result<()> {
+    stream.ready(Interest::ERROR).await?;
+    Err(io::ErrorKind::ConnectionReset.into())
 }
 
 fn unless_full(written: io::Result<usize>) -> io::Result<usize> {

@@ -3,7 +3,7 @@
 //! The packet that opens one is held back until the machine has connected to the same address. Only then is
 //! there somebody who listens inside, and the packet is sent again; so a refusal looks like one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -27,15 +27,26 @@ const MOST: usize = 4096;
 const OPENING: usize = 2048;
 /// How often the opening packet is sent inside, a second apart, before the opener is taken for gone.
 const OPENINGS: u32 = 4;
+/// Of listeners that are kept although no flow needs them.
+const RECENT: usize = 32;
 /// A peer that is gone without a word is noticed after a minute of silence and four unanswered questions.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// The sockets inside that stand in for addresses of the outside, each as long as a flow needs it.
+/// The sockets inside that stand in for addresses of the outside, each as long as a flow needs it, and those
+/// that were used last a while longer: programs come back to the same address.
 #[derive(Default)]
-pub(crate) struct Listeners(Mutex<HashMap<SocketAddrV4, Weak<Listener>>>);
+pub(crate) struct Listeners(Mutex<Listening>);
+
+#[derive(Default)]
+struct Listening {
+    all: HashMap<SocketAddrV4, Weak<Listener>>,
+    /// The latest first.
+    recent: VecDeque<Arc<Listener>>,
+}
 
 /// One of them, with those who wait for a connection on it, by the address of the opener.
 pub(crate) struct Listener {
+    address: SocketAddrV4,
     waiting: Arc<Waiting>,
     accepting: AbortHandle,
 }
@@ -162,20 +173,32 @@ impl Listeners {
         if let Some(listener) = self.known(address) {
             return Ok(listener);
         }
-        let listener = Arc::new(Listener::new(TcpListener::from_std(made?)?));
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, listener| listener.strong_count() > 0);
-        all.insert(address, Arc::downgrade(&listener));
+        let listener = Arc::new(Listener::new(address, made?));
+        let mut listening = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        listening.all.retain(|_, listener| listener.strong_count() > 0);
+        listening.all.insert(address, Arc::downgrade(&listener));
+        listening.used(&listener);
         Ok(listener)
     }
 
     fn known(&self, address: SocketAddrV4) -> Option<Arc<Listener>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&address).and_then(Weak::upgrade)
+        let mut listening = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let listener = listening.all.get(&address)?.upgrade()?;
+        listening.used(&listener);
+        Some(listener)
+    }
+}
+
+impl Listening {
+    fn used(&mut self, listener: &Arc<Listener>) {
+        self.recent.retain(|other| other.address != listener.address);
+        self.recent.push_front(Arc::clone(listener));
+        self.recent.truncate(RECENT);
     }
 }
 
 impl Listener {
-    fn new(socket: TcpListener) -> Self {
+    fn new(address: SocketAddrV4, socket: TcpListener) -> Self {
         let waiting = Arc::new(Waiting::default());
         let openers = Arc::clone(&waiting);
         let accepting = tokio::spawn(async move {
@@ -190,6 +213,6 @@ impl Listener {
                 }
             }
         });
-        Self { waiting, accepting: accepting.abort_handle() }
+        Self { address, waiting, accepting: accepting.abort_handle() }
     }
 }

@@ -111,7 +111,7 @@ pub(crate) async fn watch(shared: Arc<Shared>, tap: Socket) -> io::Result<Infall
 /// Waits until the kernel stamps what arrives, which it begins some time after it was asked to. Before, it stamps
 /// what is read when it is read.
 async fn stamped(shared: &Shared) -> io::Result<()> {
-    let probe = UdpSocket::from_std(shared.workshop.probe().await?)?;
+    let probe = shared.workshop.probe().await?;
     loop {
         probe.send(&[0]).await?;
         let sent = clock_gettime(ClockId::CLOCK_REALTIME)?;
@@ -149,8 +149,7 @@ async fn carry(
         Way::Outside(_) | Way::Resolver => {}
     }
     // Without a socket there is no flow; the next datagram tries again.
-    let made = shared.workshop.datagrams(ends).await;
-    let Ok(socket) = made.and_then(UdpSocket::from_std) else { return };
+    let Ok(socket) = shared.workshop.datagrams(ends).await else { return };
     let mut inside = Inside { ends, socket, early, taken_over, got: None };
     match way {
         Way::Outside(to) => join(shared, &mut inside, to).await,

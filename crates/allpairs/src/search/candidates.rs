@@ -1,35 +1,19 @@
 //! Rows that may be neighbours of one row: first by their sums in integers, then by their scores.
 
-use crate::dense::DenseRows;
 use crate::neighbours::{Best, Neighbour};
 use crate::quantised::Margin;
-use crate::score::{dot, score};
 use crate::settings::Selection;
 
-/// What is needed to score a candidate as defined.
-pub(super) struct Scorer<'a> {
-    matrix: &'a DenseRows,
-    pub(super) margin: Margin,
-    own: Vec<f64>,
-    other: Vec<f64>,
-}
+/// Scores a candidate as defined.
+pub(super) trait Scorer {
+    /// The score of two rows. Calls with the same first row come together.
+    fn score(&mut self, row: usize, other: usize) -> f32;
 
-impl<'a> Scorer<'a> {
-    pub(super) fn new(matrix: &'a DenseRows, margin: Margin) -> Self {
-        let stride = matrix.matrix.stride();
-        Self { matrix, margin, own: vec![0.0; stride], other: vec![0.0; stride] }
-    }
+    /// How far sums may be from scores.
+    fn margin(&self) -> Margin;
 
-    fn score_into(&mut self, row: usize, pending: &[Pending], best: &mut Best) {
-        self.matrix.read(row..row + 1, &mut self.own);
-        for candidate in pending {
-            let other = candidate.column as usize;
-            self.matrix.read(other..other + 1, &mut self.other);
-            let norms = &self.matrix.norms;
-            let similarity = score(dot(&self.own, &self.other), norms[row], norms[other]);
-            best.offer(Neighbour { column: candidate.column, similarity });
-        }
-    }
+    /// Adds to the best ones of a row those that no search finds.
+    fn complete(&mut self, row: usize, best: Best) -> Vec<Neighbour>;
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +44,7 @@ impl Candidates {
         row: usize,
         (column, sum): (u32, i32),
         selection: &Selection,
-        scorer: &mut Scorer,
+        scorer: &mut impl Scorer,
     ) -> Option<i32> {
         if !self.best.is_open_to(column) {
             return None;
@@ -73,16 +57,31 @@ impl Candidates {
         (self.pending.len() >= room).then(|| self.shorten(row, room, selection, scorer))
     }
 
-    fn shorten(&mut self, row: usize, room: usize, selection: &Selection, scorer: &mut Scorer) -> i32 {
+    /// Takes in a candidate that is scored already; what is returned is as with [`Self::offer`].
+    pub(super) fn offer_scored(&mut self, neighbour: Neighbour, margin: Margin) -> Option<i32> {
+        if !self.best.is_open_to(neighbour.column) {
+            return None;
+        }
+        self.best.offer(neighbour);
+        self.best.is_full().then(|| margin.below(self.best.floor()))
+    }
+
+    fn shorten(&mut self, row: usize, room: usize, selection: &Selection, scorer: &mut impl Scorer) -> i32 {
         let mut floor = i32::MIN;
         if let Some(top_k) = selection.top_k {
-            floor = self.drop_certainly_behind(top_k, scorer.margin);
+            floor = self.drop_certainly_behind(top_k, scorer.margin());
         }
         if self.pending.len() > room * 3 / 4 || selection.top_k.is_none() {
-            scorer.score_into(row, &self.pending, &mut self.best);
-            self.pending.clear();
+            self.score_pending(row, scorer);
         }
-        floor.max(scorer.margin.below(self.best.floor()))
+        floor.max(scorer.margin().below(self.best.floor()))
+    }
+
+    fn score_pending(&mut self, row: usize, scorer: &mut impl Scorer) {
+        for Pending { column, .. } in self.pending.drain(..) {
+            let similarity = scorer.score(row, column as usize);
+            self.best.offer(Neighbour { column, similarity });
+        }
     }
 
     fn drop_certainly_behind(&mut self, top_k: usize, margin: Margin) -> i32 {
@@ -92,23 +91,19 @@ impl Candidates {
         floor
     }
 
-    /// The neighbours of a zero row: it scores 0 with all rows, so the lowest numbers come first.
-    fn take_lowest(&mut self, row: usize, selection: &Selection, rows: usize) {
-        let others = (0..rows).filter(|other| *other != row).take(selection.top_k.unwrap_or(rows));
-        others.for_each(|other| self.best.offer(Neighbour { column: other as u32, similarity: 0.0 }));
-    }
-
     /// The neighbours of the row in their order.
-    pub(super) fn finish(mut self, row: usize, selection: &Selection, scorer: &mut Scorer) -> Vec<Neighbour> {
+    pub(super) fn finish(
+        mut self,
+        row: usize,
+        selection: &Selection,
+        scorer: &mut impl Scorer,
+    ) -> Vec<Neighbour> {
         if let Some(top_k) = selection.top_k
             && self.pending.len() > top_k
         {
-            self.drop_certainly_behind(top_k, scorer.margin);
+            self.drop_certainly_behind(top_k, scorer.margin());
         }
-        scorer.score_into(row, &self.pending, &mut self.best);
-        if scorer.matrix.norms[row] == 0.0 && selection.threshold.is_none_or(|threshold| threshold <= 0.0) {
-            self.take_lowest(row, selection, scorer.matrix.norms.len());
-        }
-        self.best.finish()
+        self.score_pending(row, scorer);
+        scorer.complete(row, self.best)
     }
 }

@@ -21,11 +21,11 @@ pub(super) fn neighbours(
     let tile_rows = (TILE_BYTES / (stride * size_of::<f64>())).max(2);
     let mut others = vec![0.0; tile_rows * stride];
     let mut lists: Vec<_> = rows.clone().map(|_| Best::new(&search.selection)).collect();
-    for begin in (0..matrix.norms.len()).step_by(tile_rows) {
+    for begin in search.others.clone().step_by(tile_rows) {
         if search.stopped() {
             return None;
         }
-        let tile = begin..matrix.norms.len().min(begin + tile_rows);
+        let tile = begin..search.others.end.min(begin + tile_rows);
         matrix.read(tile.clone(), &mut others);
         for ((row, values), list) in rows.clone().zip(own.chunks_exact(stride)).zip(&mut lists) {
             let other = &others[..tile.len() * stride];

@@ -19,7 +19,7 @@ fn entry() -> impl Strategy<Value = f64> {
 }
 
 /// Rows of one length, among them zero rows, constant rows, copies, opposites, multiples and near-copies.
-fn adversarial() -> impl Strategy<Value = Vec<Vec<f64>>> {
+pub(crate) fn adversarial() -> impl Strategy<Value = Vec<Vec<f64>>> {
     (1usize..20, 1usize..40).prop_flat_map(|(columns, rows)| {
         let fresh = prop::collection::vec(entry(), columns);
         let step = (fresh, 0u8..10, any::<prop::sample::Index>());
@@ -56,7 +56,7 @@ fn channel(name: &str, bytes: &[u8]) -> tempfile::TempDir {
 }
 
 /// A CSR archive that holds the rows, entries in falling order of their columns.
-fn write_npz(path: &Path, rows: &[Vec<f64>]) {
+pub(crate) fn write_npz(path: &Path, rows: &[Vec<f64>]) {
     let (mut data, mut indices, mut indptr) = (Vec::new(), Vec::new(), vec![0i64]);
     for row in rows {
         for (column, value) in row.iter().enumerate().rev() {

@@ -69,8 +69,10 @@ fn one_row_alone_has_no_neighbour_and_one_column_has_only_signs() {
 fn the_report_lies_beside_the_part_and_lists_zero_rows() {
     let channel = channel(&rows(900));
     let output = tempfile::tempdir().unwrap();
-    let report = run_host(channel.path(), &[("top_k", "3")], (1, 2), 2, output.path()).unwrap();
-    assert_eq!(names(output.path()), ["part-algo-2.parquet", "report-algo-2.json"]);
+    let report =
+        run_host(channel.path(), &[("top_k", "3"), ("symmetric", "false")], (1, 2), 2, output.path())
+            .unwrap();
+    assert_eq!(names(output.path()), ["part-algo-2.parquet", "report-algo-2.json", "report-algo-2.svg"]);
     let first: Vec<u64> = (450..900).filter(|r| r % 4 == 3).take(100).collect();
     assert_eq!(report.zero_rows, ZeroRows { count: 113, first });
     let text = fs_err::read_to_string(output.path().join("report-algo-2.json")).unwrap();
@@ -90,14 +92,17 @@ fn progress_counts_up_to_all_rows() {
     let seen = Mutex::new(Vec::new());
     train(&TrainInput {
         matrix: channel.path(),
+        query: None,
         hyperparameters: &BTreeMap::new(),
         host: "algo-1",
         rank: 0,
         world_size: 1,
         output: output.path(),
+        checkpoints: None,
         threads: None,
         stop: &AtomicBool::new(false),
         progress: &|progress| seen.lock().unwrap().push(progress),
+        note: &|_| {},
     })
     .unwrap();
     let seen = seen.into_inner().unwrap();
@@ -112,14 +117,17 @@ fn a_stop_ends_the_work_and_leaves_no_part() {
     let stop = AtomicBool::new(false);
     let outcome = train(&TrainInput {
         matrix: channel.path(),
+        query: None,
         hyperparameters: &BTreeMap::new(),
         host: "algo-1",
         rank: 0,
         world_size: 1,
         output: output.path(),
+        checkpoints: None,
         threads: None,
         stop: &stop,
         progress: &|_| stop.store(true, Ordering::Relaxed),
+        note: &|_| {},
     });
     assert!(matches!(outcome, Err(TrainError::Stopped)), "{outcome:?}");
     assert!(names(output.path()).is_empty());
@@ -152,9 +160,12 @@ const TWO_HOSTS: &str =
 #[test]
 fn a_contract_tree_is_all_that_the_work_needs() {
     let root = contract(r#"{"top_k": "2"}"#, TWO_HOSTS);
-    let report = train_here(root.path(), &AtomicBool::new(false), &|_| {}).unwrap();
+    let report = train_here(root.path(), &AtomicBool::new(false), &|_| {}, &|_| {}).unwrap();
     assert_eq!((report.first_row, report.rows, report.pairs), (5, 5, 10));
-    assert_eq!(names(&root.path().join("model")), ["part-algo-2.parquet", "report-algo-2.json"]);
+    assert_eq!(
+        names(&root.path().join("model")),
+        ["part-algo-2.parquet", "report-algo-2.json", "report-algo-2.svg"]
+    );
     assert!(!root.path().join("output/failure").exists());
 }
 
@@ -172,7 +183,7 @@ fn a_failure_in_a_contract_tree_is_written_down() {
         ),
     ];
     for (root, reason) in table {
-        train_here(root.path(), &AtomicBool::new(false), &|_| {}).unwrap_err();
+        train_here(root.path(), &AtomicBool::new(false), &|_| {}, &|_| {}).unwrap_err();
         let text = fs_err::read_to_string(root.path().join("output/failure")).unwrap();
         assert!(text.ends_with(reason), "{text}");
     }

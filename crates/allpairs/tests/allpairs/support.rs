@@ -8,6 +8,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use trainyard_allpairs::{TrainError, TrainInput, TrainReport, train};
+use trainyard_merge::{MergeOptions, merge};
 
 /// One line of a result.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -47,18 +48,21 @@ pub(crate) fn run_host(
         hyperparameters.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     train(&TrainInput {
         matrix,
+        query: None,
         hyperparameters: &map,
         host: &format!("algo-{}", rank + 1),
         rank,
         world_size,
         output,
+        checkpoints: None,
         threads: NonZeroUsize::new(threads),
         stop: &AtomicBool::new(false),
         progress: &|_| {},
+        note: &|_| {},
     })
 }
 
-/// Runs all hosts and joins their parts in the order of the hosts.
+/// Runs all hosts and merges their parts.
 pub(crate) fn run(
     matrix: &Path,
     hyperparameters: &[(&str, &str)],
@@ -73,7 +77,15 @@ pub(crate) fn run(
         assert_eq!(report.pairs, part.len() as u64);
         pairs.extend(part);
     }
-    pairs
+    if hosts == 1 { pairs } else { read_part(&merged(output.path())) }
+}
+
+/// Merges the parts in a folder and returns the result.
+pub(crate) fn merged(parts: &Path) -> std::path::PathBuf {
+    let result = parts.join("merged.parquet");
+    let options = MergeOptions { glob: Some("part-*.parquet".into()), ..MergeOptions::default() };
+    merge(parts, &result, &options, &|_| {}).unwrap();
+    result
 }
 
 /// Reads a part back.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 
 use super::{Backend, Launch, Placement, Presence, Stop};
-use crate::plan::{HostAddress, InstancePlan, JobPlan, OutputPlan, Role, RuntimePlan};
+use crate::plan::{GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, OutputPlan, Role, RuntimePlan};
 use crate::run::{Exit, Manifests, Outcome, Report, RunDirectory, Stamped, Watch};
 
 /// Longer than any check takes on a machine that works.
@@ -208,6 +208,8 @@ fn instance(rank: usize, word: &str) -> InstancePlan {
         metrics: Vec::new(),
         grace: DEADLINE,
         shm_size: None,
+        limits: Limits::of_pids(None),
+        gpus: GpuPlan::default(),
         compression_level: 6,
     }
 }

@@ -195,14 +195,14 @@ fn reap(supervisor: &Supervisor) {
 
 /// A process id and when it was started, in clock ticks since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Process {
+pub(crate) struct Process {
     pid: Pid,
     start: u64,
 }
 
 impl Process {
     /// Reads the start time from `/proc/<pid>/stat`, field 22 (proc(5)).
-    fn of(pid: u32) -> io::Result<Self> {
+    pub(crate) fn of(pid: u32) -> io::Result<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
         // The second field is the program's name in brackets and may itself hold brackets and blanks.
         let start = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(19));
@@ -216,7 +216,12 @@ impl Process {
         }
     }
 
-    fn parse(id: &str) -> Option<Self> {
+    /// Whether it still has its number, also when it has ended and was not waited for.
+    pub(crate) fn exists(self) -> bool {
+        Self::of(self.pid.as_raw_nonzero().get().unsigned_abs()).is_ok_and(|now| now == self)
+    }
+
+    pub(crate) fn parse(id: &str) -> Option<Self> {
         let (pid, start) = id.split_once('@')?;
         Some(Self { pid: Pid::from_raw(pid.parse().ok()?)?, start: start.parse().ok()? })
     }

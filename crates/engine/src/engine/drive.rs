@@ -414,6 +414,9 @@ impl Driver {
         for placed in &self.placed {
             self.engine.backend.release(&placed.placement).await?;
         }
+        if self.plan.is_through_daemon() {
+            self.engine.sweep().await;
+        }
         tidy::after(&self.engine, &self.job).await?;
         Ok(())
     }

@@ -159,7 +159,7 @@ impl ImageConfig {
 }
 
 /// The last of several values counts; what has no equals sign is no variable.
-fn variables(lines: Vec<String>) -> IndexMap<String, String> {
+pub(super) fn variables(lines: Vec<String>) -> IndexMap<String, String> {
     lines
         .iter()
         .filter_map(|line| line.split_once('='))

@@ -31,10 +31,10 @@ pub struct Obtain {
 }
 
 /// How far a layer is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Digest of the unpacked layer.
-    pub layer: Digest,
+    /// Digest of the unpacked layer, or as much of it as a daemon tells.
+    pub layer: String,
     /// What is done with it.
     pub step: Step,
     /// Compressed bytes so far.
@@ -53,14 +53,14 @@ pub enum Step {
 }
 
 /// An image before its layers are in the store.
-struct Found {
-    config: Vec<u8>,
+pub(super) struct Found {
+    pub(super) config: Vec<u8>,
     /// Lowest first.
-    layers: Vec<LayerSource>,
+    pub(super) layers: Vec<LayerSource>,
 }
 
 /// Where a layer comes from.
-enum LayerSource {
+pub(super) enum LayerSource {
     Member { layout: Arc<Layout>, name: String, blob: Option<Digest> },
     Blob { repository: Arc<Repository>, descriptor: Descriptor },
 }
@@ -109,7 +109,7 @@ async fn pull(repository: Arc<Repository>, pulled: Pulled) -> Result<Found, Obta
     Ok(Found { config, layers: pulled.layers.into_iter().map(blob).collect() })
 }
 
-fn find_in_files(
+pub(super) fn find_in_files(
     reference: &ImageReference,
     platform: &Platform,
     scratch: PathBuf,

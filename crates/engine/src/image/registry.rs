@@ -144,7 +144,12 @@ impl Repository {
         loop {
             let start = file.seek(io::SeekFrom::End(0)).await.map_err(store)?;
             let told = |done| {
-                progress(Progress { layer, step: Step::Fetch, done, total: descriptor.size });
+                progress(Progress {
+                    layer: layer.to_string(),
+                    step: Step::Fetch,
+                    done,
+                    total: descriptor.size,
+                });
             };
             let result = self.fetch_rest(descriptor, &mut file, start, &told).await;
             // What was fetched so far is kept also if the rest failed.

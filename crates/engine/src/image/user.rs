@@ -65,6 +65,15 @@ impl User {
             |file| read_accounts(lowers, Path::new(file)).map_err(|source| UserError::Read { file, source });
         resolve(user, &read("/etc/passwd")?, &read("/etc/group")?)
     }
+
+    /// The same for a process that runs inside the image.
+    ///
+    /// # Errors
+    ///
+    /// Fails for names that the image does not know.
+    pub fn resolve_inside(user: &str) -> Result<Self, UserError> {
+        Self::resolve(user, &Lowers::new(vec!["/".into()]))
+    }
 }
 
 fn read_accounts(lowers: &Lowers, path: &Path) -> io::Result<String> {

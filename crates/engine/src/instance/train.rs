@@ -7,13 +7,14 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::time::Instant;
 
 use super::Scene;
+use super::limits::{Confinement, Killed};
 use super::log::{Lines, Log};
-use super::memory::MemoryKills;
 use super::reports::Reports;
 use super::stop::until;
 use crate::run::{Exit, Report, Stream, Timestamp};
-use crate::runtime::jail::start::{Output, Running, StartError, start};
-use crate::runtime::jail::{Command, InsteadOfOverlay, Jail};
+use crate::runtime::jail::start::{Output, StartError};
+use crate::runtime::jail::{Command, InsteadOfOverlay};
+use crate::runtime::{Recipe, Running, start};
 
 /// Asked of the kernel for the pipes, so that a program that writes much need not wait. All pipes of a
 /// user share 64 MiB by default.
@@ -29,25 +30,45 @@ const SIGKILL: i32 = 9;
 pub(crate) enum Trained {
     /// It ended, by itself or because it was asked to.
     Exited(Exit),
+    /// It was ended because it took more than it may have.
+    Exceeded {
+        /// How it ended.
+        exit: Exit,
+        /// How much it had and may have.
+        explanation: String,
+    },
     /// The instance was asked to stop before `train` had started.
     Stopped,
     /// It never ran.
     NotStarted(StartError),
 }
 
-/// Starts `train` in its jail and watches it until no process of the instance is left.
+/// Starts `train` and watches it until no process of the instance is left.
 ///
 /// # Errors
 /// The supervisor can't see whether anything is left.
 pub(crate) async fn train(
     scene: &Scene<'_>,
-    jail: &Jail,
+    recipe: &Recipe,
     log: &mut Log,
     reports: &mut Reports,
 ) -> io::Result<Trained> {
-    let kills = MemoryKills::so_far();
+    let confinement = Confinement::of(scene.plan, scene.scratch.root(), reports).await;
+    let recipe = confinement.recipe(recipe, scene.plan);
+    let trained = train_confined(scene, &recipe, &confinement, log, reports).await;
+    confinement.lift(trained.as_ref().ok(), reports).await;
+    trained
+}
+
+async fn train_confined(
+    scene: &Scene<'_>,
+    recipe: &Recipe,
+    confinement: &Confinement,
+    log: &mut Log,
+    reports: &mut Reports,
+) -> io::Result<Trained> {
     let started = tokio::select! {
-        started = start(scene.self_program, jail) => started,
+        started = start(scene.self_program, recipe, confinement.group()) => started,
         // What has been started ends with its socket.
         () = scene.stop.requested() => return Ok(Trained::Stopped),
     };
@@ -69,16 +90,24 @@ pub(crate) async fn train(
     }
     reports.tell(Report::Training);
     let mut watch = Watch::new(scene, running, output, log, reports);
-    watch.until_ended().await?;
+    watch.until_ended(confinement).await?;
     let exit = match watch.running.exited().await {
         Some(exit) => exit,
         None => Exit::Signal(SIGKILL),
     };
-    let for_memory = exit.code() == 128 + SIGKILL && watch.asked != Asked::Kill && kills.happened_since();
-    let exit = if for_memory { Exit::OutOfMemory } else { exit };
+    let killed = Killed {
+        by_others: exit.code() == 128 + SIGKILL && watch.asked != Asked::Kill,
+        for_memory: watch.running.ran_out_of_memory(),
+    };
     log.finish(reports);
-    reports.tell(Report::Exited(exit));
-    Ok(Trained::Exited(exit))
+    let trained = match confinement.exceeded(exit, &killed).await {
+        Some((exit, explanation)) => Trained::Exceeded { exit, explanation },
+        None => Trained::Exited(exit),
+    };
+    if let Trained::Exceeded { exit, .. } | Trained::Exited(exit) = trained {
+        reports.tell(Report::Exited(exit));
+    }
+    Ok(trained)
 }
 
 /// Warns where an image is not shown in the usual way.
@@ -128,6 +157,7 @@ enum Event {
     Ended(io::Result<()>),
     StopRequested,
     GraceEnded,
+    VolumeFull,
 }
 
 impl<'a, 'b> Watch<'a, 'b> {
@@ -142,16 +172,16 @@ impl<'a, 'b> Watch<'a, 'b> {
         Self { scene, running, stdout, stderr, log, reports, asked: Asked::Nothing }
     }
 
-    async fn until_ended(&mut self) -> io::Result<()> {
+    async fn until_ended(&mut self, confinement: &Confinement) -> io::Result<()> {
         loop {
-            match self.next().await {
+            match self.next(confinement).await {
                 Event::Output(stream) => {
                     self.take(stream, Source::read);
                 }
                 Event::LinesDue => self.log.write(),
                 Event::MetricsDue => self.log.report_metrics(self.reports),
                 Event::StopRequested => self.ask(Asked::Terminate, Command::Terminate).await,
-                Event::GraceEnded => self.ask(Asked::Kill, Command::Kill).await,
+                Event::GraceEnded | Event::VolumeFull => self.ask(Asked::Kill, Command::Kill).await,
                 Event::Ended(ended) => {
                     self.drain();
                     return ended;
@@ -160,7 +190,7 @@ impl<'a, 'b> Watch<'a, 'b> {
         }
     }
 
-    async fn next(&mut self) -> Event {
+    async fn next(&mut self, confinement: &Confinement) -> Event {
         let stop = &self.scene.stop;
         let lines_due = self.log.due().map(Instant::from_std);
         let metrics_due = self.log.metrics_due().map(Instant::from_std);
@@ -170,6 +200,7 @@ impl<'a, 'b> Watch<'a, 'b> {
             () = until(lines_due) => Event::LinesDue,
             () = until(metrics_due) => Event::MetricsDue,
             ended = self.running.ended() => Event::Ended(ended),
+            () = confinement.volume_full(), if self.asked != Asked::Kill => Event::VolumeFull,
             () = stop.requested(), if self.asked == Asked::Nothing => Event::StopRequested,
             () = stop.grace_ended(), if self.asked == Asked::Terminate => Event::GraceEnded,
         }

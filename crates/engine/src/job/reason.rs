@@ -13,11 +13,14 @@ pub const REASON_LIMIT: usize = 1024;
 pub(super) fn failure_reason(host: &str, outcome: &Outcome) -> Option<String> {
     let (start, end) = match outcome {
         Outcome::Completed | Outcome::Stopped => return None,
-        Outcome::Failed { exit: Exit::OutOfMemory, .. } => (
+        Outcome::Failed { exit: Exit::OutOfMemory, explanation } => (
             "ClientError: Please use an instance type with more memory, or reduce the size of job data \
              processed on an instance."
                 .to_owned(),
-            format!(", exit code: 137 ({host}, out of memory)"),
+            match explanation.is_empty() {
+                true => format!(", exit code: 137 ({host}, out of memory)"),
+                false => format!(", exit code: 137 ({host}, out of memory: {explanation})"),
+            },
         ),
         Outcome::Failed { exit, explanation } => {
             (format!("AlgorithmError: {explanation}"), exit_suffix(host, *exit))

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::plan::{HostAddress, InstancePlan, MergePlan, OutputPlan, Role, RuntimePlan};
+use crate::plan::{GpuPlan, HostAddress, InstancePlan, Limits, MergePlan, OutputPlan, Role, RuntimePlan};
 use crate::run::Exit;
 
 fn instance_plan(host: &str) -> InstancePlan {
@@ -24,6 +24,8 @@ fn instance_plan(host: &str) -> InstancePlan {
         metrics: Vec::new(),
         grace: Duration::from_secs(120),
         shm_size: None,
+        limits: Limits::of_pids(None),
+        gpus: GpuPlan::default(),
         compression_level: 6,
     }
 }

@@ -6,12 +6,14 @@ use std::time::Duration;
 use indexmap::IndexMap;
 
 use super::config::config_files;
+use super::gpus::{Gpu, GpuError, GpuPlan, deal_out as deal_out_gpus};
 use super::image::{Image, built_in};
+use super::limits::{Capacity, LimitPolicy, Limits, LimitsError, check_capacity, check_volume, limits};
 use super::path::relative_path;
 use super::shard;
 use super::{
-    ChannelPlan, HostAddress, InstancePlan, JobPlan, MergePlan, MetricDefinition, ObjectPlan, OutputPlan,
-    Role, RuntimePlan,
+    ChannelPlan, DockerPlan, Exposed, HostAddress, InstancePlan, JobPlan, MergePlan, MetricDefinition,
+    ObjectPlan, OutputPlan, Role, RuntimePlan,
 };
 use crate::job::MERGE_HOST;
 use crate::spec::{ChannelSource, ChannelSpec, Distribution, MergeSpec, ShardBy, TrainingJobSpec};
@@ -43,6 +45,12 @@ pub struct Surroundings {
     pub grace: Option<Duration>,
     /// Per channel, in the spec's order.
     pub listings: Vec<Listing>,
+    /// What `ResourceConfig` means for processors, memory and volume.
+    pub limits: LimitPolicy,
+    /// What the machine has for all instances.
+    pub capacity: Capacity,
+    /// Of the machine; absent if instances run without.
+    pub gpus: Option<Vec<Gpu>>,
 }
 
 /// The objects of one channel.
@@ -93,12 +101,19 @@ pub enum PlanError {
         /// The path below the channel's folder.
         path: String,
     },
+    /// The instances may not take what they ask for.
+    #[error(transparent)]
+    Limits(#[from] LimitsError),
+    /// The machine lacks GPUs.
+    #[error(transparent)]
+    Gpus(#[from] GpuError),
 }
 
 /// Plans a job: what every host gets and does. Pure: the same input always gives the same plan.
 pub fn plan(spec: &TrainingJobSpec, surroundings: &Surroundings) -> Result<JobPlan, PlanError> {
     let hosts: Vec<_> =
         (0..spec.resources.instance_count() as usize).map(trainyard_toolkit::contract::host_name).collect();
+    check_capacity(spec, surroundings.limits, surroundings.capacity)?;
     let mut shares = vec![Vec::new(); hosts.len()];
     let mut warnings = spec.warnings();
     for (channel, listing) in spec.channels.iter().zip(&surroundings.listings) {
@@ -110,8 +125,9 @@ pub fn plan(spec: &TrainingJobSpec, surroundings: &Surroundings) -> Result<JobPl
         }
     }
     let instances = shares.into_iter().enumerate();
-    let instances: Vec<_> =
+    let mut instances: Vec<_> =
         instances.map(|(rank, channels)| instance(spec, surroundings, &hosts, (rank, channels))).collect();
+    warnings.extend(limit(&mut instances, spec, surroundings)?);
     let merge = spec.settings.merge.as_ref().map(|merge| merge_plan(merge, &instances[0], surroundings));
     Ok(JobPlan {
         job: spec.name.clone(),
@@ -220,7 +236,51 @@ fn instance(
             .collect(),
         grace: surroundings.grace.or(spec.settings.grace).unwrap_or(GRACE),
         shm_size: spec.settings.shm_size_gb.map(|size| u64::from(size) << 30),
+        limits: Limits::of_pids(spec.settings.pids_limit),
+        gpus: GpuPlan::default(),
         compression_level: spec.settings.output_level.unwrap_or(COMPRESSION_LEVEL),
+    }
+}
+
+/// Gives each instance its limits and its GPUs; the warning tells of GPUs that are shared.
+fn limit(
+    instances: &mut [InstancePlan],
+    spec: &TrainingJobSpec,
+    surroundings: &Surroundings,
+) -> Result<Option<String>, PlanError> {
+    let groups = spec.resources.groups.iter();
+    let groups = groups.flat_map(|group| std::iter::repeat_n(group, group.count as usize));
+    for (instance, group) in instances.iter_mut().zip(groups) {
+        instance.limits = limits(spec, group, surroundings.limits);
+        check_volume(&instance.host, &instance.channels, instance.limits)?;
+    }
+    let Some(gpus) = &surroundings.gpus else { return Ok(None) };
+    let (dealt, warning) = deal_out_gpus(spec, gpus, surroundings.limits == LimitPolicy::Enforce)?;
+    for (instance, gpus) in instances.iter_mut().zip(dealt) {
+        if !gpus.names.is_empty() {
+            show_gpus(&mut instance.environment, &spec.environment, &gpus);
+        }
+        instance.gpus = gpus;
+    }
+    Ok(warning)
+}
+
+/// What programs look at to find their GPUs; what the request sets wins here too, but for the folders of the driver.
+fn show_gpus(environment: &mut IndexMap<String, String>, sent: &IndexMap<String, String>, gpus: &GpuPlan) {
+    const LIBRARIES: &str = "LD_LIBRARY_PATH";
+    let number = |name: &String| name.rsplit('=').next().unwrap_or_default().to_owned();
+    let numbers: Vec<_> = gpus.names.iter().map(number).collect();
+    let visible = [("NVIDIA_VISIBLE_DEVICES".to_owned(), numbers.join(","))];
+    for (name, value) in gpus.edits.environment.clone().into_iter().chain(visible) {
+        if !sent.contains_key(&name) {
+            environment.insert(name, value);
+        }
+    }
+    let folders = gpus.edits.library_folders.iter().map(|folder| folder.to_string_lossy().into_owned());
+    let there = environment.get(LIBRARIES).filter(|value| !value.is_empty()).cloned();
+    let all: Vec<_> = there.into_iter().chain(folders).collect();
+    if !gpus.edits.library_folders.is_empty() {
+        environment.insert(LIBRARIES.to_owned(), all.join(":"));
     }
 }
 
@@ -267,15 +327,30 @@ fn merge_plan(merge: &MergeSpec, train: &InstancePlan, surroundings: &Surroundin
         host: MERGE_HOST.to_owned(),
         hosts: vec![host],
         role: Role::Merge,
-        runtime: RuntimePlan::Host { exposed: vec![program], working_directory: PathBuf::from("/tmp") },
+        runtime: merge_runtime(&train.runtime, program),
         command,
         environment: surroundings.base_environment.clone(),
         config: IndexMap::new(),
         channels: Vec::new(),
         metrics: Vec::new(),
+        gpus: GpuPlan::default(),
         ..train.clone()
     };
     MergePlan { instance, output: merge.output.clone() }
+}
+
+/// A jail, or another container where a daemon runs the job: it has this program as well.
+fn merge_runtime(train: &RuntimePlan, program: Exposed) -> RuntimePlan {
+    match train {
+        RuntimePlan::Docker(docker) => RuntimePlan::Docker(DockerPlan {
+            user: String::new(),
+            working_directory: PathBuf::from("/tmp"),
+            ..docker.clone()
+        }),
+        RuntimePlan::Host { .. } | RuntimePlan::Oci { .. } => {
+            RuntimePlan::Host { exposed: vec![program], working_directory: PathBuf::from("/tmp") }
+        }
+    }
 }
 
 fn option(name: &str, value: Option<&str>) -> Vec<String> {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 
-use super::{Exposed, Identity, RuntimePlan};
+use super::{DockerPlan, Exposed, Identity, RuntimePlan};
 use crate::image::{ImageConfig, User};
 use crate::spec::AlgorithmSpec;
 
@@ -38,6 +38,13 @@ pub enum Image {
         user: User,
         /// The signal that asks it to end.
         stop_signal: i32,
+    },
+    /// A container image that a daemon has.
+    OfDaemon {
+        /// How it is started, but for what the config says.
+        docker: DockerPlan,
+        /// How the image wants to be run.
+        config: Box<ImageConfig>,
     },
 }
 
@@ -113,7 +120,7 @@ impl Image {
                 [vec![file.to_string_lossy().into_owned()], arguments.unwrap_or_default()].concat()
             }
             Self::HostFolder(_) => arguments.unwrap_or_else(|| vec!["train".to_owned()]),
-            Self::Container { config, .. } => config.command(algorithm),
+            Self::Container { config, .. } | Self::OfDaemon { config, .. } => config.command(algorithm),
         }
     }
 
@@ -131,29 +138,36 @@ impl Image {
                     stop_signal: *stop_signal,
                 };
             }
+            Self::OfDaemon { docker, .. } => return RuntimePlan::Docker(docker.clone()),
         };
         RuntimePlan::Host { exposed, working_directory: PathBuf::from("/") }
     }
 
     /// The variables of the image itself; `machine` has them for an image that has none of its own.
     pub fn environment(&self, machine: &IndexMap<String, String>) -> IndexMap<String, String> {
-        let Self::Container { config, user, .. } = self else {
-            let mut environment = machine.clone();
-            if let Some(folder) = self.path_folder() {
-                let path = environment.entry("PATH".to_owned()).or_default();
-                *path = [folder.to_string_lossy().into_owned(), std::mem::take(path)].join(":");
+        match self {
+            Self::Container { config, user, .. } => {
+                let mut environment = config.environment();
+                environment.entry("HOME".to_owned()).or_insert_with(|| user.home.clone());
+                environment
             }
-            return environment;
-        };
-        let mut environment = config.environment();
-        environment.entry("HOME".to_owned()).or_insert_with(|| user.home.clone());
-        environment
+            // The user's home is known only in the container.
+            Self::OfDaemon { config, .. } => config.environment(),
+            Self::BuiltIn { .. } | Self::HostFile(_) | Self::HostFolder(_) => {
+                let mut environment = machine.clone();
+                if let Some(folder) = self.path_folder() {
+                    let path = environment.entry("PATH".to_owned()).or_default();
+                    *path = [folder.to_string_lossy().into_owned(), std::mem::take(path)].join(":");
+                }
+                environment
+            }
+        }
     }
 
     /// The folder that comes first on the `PATH`, if there is one.
     fn path_folder(&self) -> Option<&Path> {
         match self {
-            Self::BuiltIn { .. } | Self::Container { .. } => None,
+            Self::BuiltIn { .. } | Self::Container { .. } | Self::OfDaemon { .. } => None,
             Self::HostFile(file) => file.parent(),
             Self::HostFolder(folder) => Some(folder),
         }
@@ -251,7 +265,7 @@ mod tests {
     fn the_folder_around_a_program_is_shown_unless_instances_have_their_own() {
         let exposed = |file: &str| match Image::HostFile(file.into()).runtime() {
             RuntimePlan::Host { exposed, .. } => exposed[0].target.clone(),
-            RuntimePlan::Oci { .. } => panic!("no program of the machine"),
+            RuntimePlan::Oci { .. } | RuntimePlan::Docker(_) => panic!("no program of the machine"),
         };
         assert_eq!(exposed("/tmp/job/train"), Path::new("/tmp/job"));
         assert_eq!(exposed("/tmp/train"), Path::new("/tmp/train"));

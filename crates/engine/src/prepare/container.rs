@@ -1,11 +1,13 @@
 //! A container image from its name to layers on this machine, and whether it has what is to be run.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::docker::DaemonError;
 use crate::image::{
-    Credentials, CredentialsError, ImageReference, ImageStore, Obtain, ObtainError, Platform, Progress,
-    ReferenceError, StoreError, UnpackedImage, User, UserError,
+    BringError, Credentials, CredentialsError, ImageConfig, ImageReference, ImageStore, Obtain, ObtainError,
+    Platform, Progress, ReferenceError, StoreError, UnpackedImage, User, UserError,
 };
 use crate::plan::{Image, InstancePlan};
 use crate::signal::{SIGTERM, signal_number};
@@ -30,6 +32,42 @@ pub enum ContainerError {
         /// Why.
         source: Box<ObtainError>,
     },
+    /// The daemon can't be brought to have the image.
+    #[error("TrainingImage {image:?}")]
+    Bring {
+        /// The name as sent.
+        image: String,
+        /// Why.
+        source: Box<BringError>,
+    },
+    /// There is no daemon.
+    #[error("the Docker runtime can't be used")]
+    Daemon(#[from] DaemonError),
+    /// Neither the kernel nor a daemon runs images.
+    #[error(
+        "TrainingImage {image:?}: images can't be run on this machine, neither without a daemon: {namespaces}; nor \
+         through one: {docker}"
+    )]
+    NoRuntime {
+        /// The name as sent.
+        image: String,
+        /// Why not without a daemon.
+        namespaces: String,
+        /// Why not through one.
+        docker: String,
+    },
+    /// This program can't be the first process of any container.
+    #[error(
+        "the Docker runtime can't be used: {} is linked dynamically, and would not run in every image; link it \
+         statically, as the default build does", program.display()
+    )]
+    Dynamic {
+        /// This program's own file.
+        program: PathBuf,
+    },
+    /// What belongs to jobs would not be found again.
+    #[error("the daemon can't be written down in the data folder")]
+    Remember(#[source] io::Error),
     /// Images can't be kept.
     #[error("images can't be kept on this machine")]
     Store(#[from] StoreError),
@@ -117,22 +155,14 @@ impl ImageSource {
     ) -> Result<(Image, UnpackedImage), ContainerError> {
         let image = || name.to_owned();
         let reference = ImageReference::parse(name, Path::new("/"))?;
-        let credentials = match (&reference, &self.docker_config) {
-            (ImageReference::Registry(_), Some(path)) => Credentials::read(path)
-                .map_err(|source| ContainerError::Credentials { image: image(), source })?,
-            _ => Credentials::default(),
-        };
+        let credentials = self.credentials(name, &reference)?;
         let how = Obtain { platform: Platform::of_this_machine(), credentials, progress };
         let unpacked = ImageStore::open(&self.store)?.obtain(&reference, &how).await;
         let unpacked =
             unpacked.map_err(|source| ContainerError::Obtain { image: image(), source: Box::new(source) })?;
         let user = User::resolve(&unpacked.config.user, &unpacked.lowers)
             .map_err(|source| ContainerError::User { image: image(), source })?;
-        let stop_signal = match &unpacked.config.stop_signal {
-            Some(signal) => signal_number(signal)
-                .ok_or_else(|| ContainerError::StopSignal { image: image(), signal: signal.clone() })?,
-            None => SIGTERM,
-        };
+        let stop_signal = stop_signal(name, &unpacked.config)?;
         let container = Image::Container {
             layers: unpacked.lowers.folders().to_vec(),
             config: Box::new(unpacked.config.clone()),
@@ -141,6 +171,26 @@ impl ImageSource {
         };
         Ok((container, unpacked))
     }
+
+    /// Who the user is to the image's registry.
+    pub(super) fn credentials(
+        &self,
+        name: &str,
+        reference: &ImageReference,
+    ) -> Result<Credentials, ContainerError> {
+        match (reference, &self.docker_config) {
+            (ImageReference::Registry(_), Some(path)) => Credentials::read(path)
+                .map_err(|source| ContainerError::Credentials { image: name.to_owned(), source }),
+            _ => Ok(Credentials::default()),
+        }
+    }
+}
+
+/// What asks the processes of an image to end.
+pub(super) fn stop_signal(image: &str, config: &ImageConfig) -> Result<i32, ContainerError> {
+    let Some(signal) = &config.stop_signal else { return Ok(SIGTERM) };
+    signal_number(signal)
+        .ok_or_else(|| ContainerError::StopSignal { image: image.to_owned(), signal: signal.clone() })
 }
 
 /// Whether the image has the program that an instance is to run, as far as the image alone can tell.

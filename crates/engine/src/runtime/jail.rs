@@ -57,6 +57,13 @@ pub(crate) struct Jail {
     pub(crate) mounts: Vec<Mount>,
     /// Of `/dev/shm`, in bytes.
     pub(crate) shm_size: u64,
+    /// Links to make where nothing is yet: where, and what they point to.
+    pub(crate) links: Vec<(PathBuf, PathBuf)>,
+    /// What the instance sees of its control group: the controllers of each hierarchy of version 1, none of
+    /// version 2. Empty without a group of its own.
+    pub(crate) groups: Vec<Vec<String>>,
+    /// Most processes of the jail, where no control group counts them. Root is never held to it.
+    pub(crate) most_processes: Option<u32>,
     /// The signal by which [`Command::Terminate`] asks every process to end.
     pub(crate) stop_signal: i32,
     /// What is started.
@@ -221,7 +228,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    const fn byte(self) -> u8 {
+    pub(super) const fn byte(self) -> u8 {
         match self {
             Self::Terminate => b't',
             Self::Kill => b'k',
@@ -231,7 +238,7 @@ impl Command {
 
 /// A step of the recipe that failed.
 #[derive(Debug, thiserror::Error)]
-enum SetupError {
+pub(super) enum SetupError {
     #[error("can't {step}")]
     Step { step: &'static str, source: io::Error },
     #[error("can't {step} {}", path.display())]
@@ -252,11 +259,11 @@ enum SetupError {
 }
 
 /// Names the step of the recipe that a system call belongs to.
-fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> SetupError {
+pub(super) fn step<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> SetupError {
     move |source| SetupError::Step { step, source: source.into() }
 }
 
 /// Names the step of the recipe that a system call belongs to, and what it is about.
-fn at<E: Into<io::Error>>(step: &'static str, path: &Path) -> impl FnOnce(E) -> SetupError {
+pub(super) fn at<E: Into<io::Error>>(step: &'static str, path: &Path) -> impl FnOnce(E) -> SetupError {
     move |source| SetupError::At { step, path: path.to_owned(), source: source.into() }
 }

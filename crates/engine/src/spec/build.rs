@@ -206,6 +206,7 @@ fn settings(sent: Option<&wire::TrainyardSettings>) -> Result<Settings, Violatio
         shard_by: shard_by.unwrap_or(ShardBy::Key),
         grace: sent.and_then(|sent| seconds(sent.grace_in_seconds)),
         shm_size_gb: sent.and_then(|sent| count(sent.shm_size_in_gb)),
+        pids_limit: sent.and_then(|sent| count(sent.pids_limit)),
         output_level: output.and_then(|output| count(output.level)),
     })
 }

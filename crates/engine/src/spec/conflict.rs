@@ -174,7 +174,7 @@ pub enum Conflict {
     },
     /// The merged file would be no plain file of a known format.
     #[error(
-        "Trainyard.Merge.Output '{output}' must be the name of a file that ends in .parquet, .csv, .jsonl or .npy"
+        "Trainyard.Merge.Output '{output}' must be the name of a file that ends in .parquet, .csv, .jsonl, .arrow, .npy or .npz"
     )]
     MergeOutput {
         /// The name.

@@ -300,6 +300,8 @@ static TRAINYARD: &[Member] = &[
     optional("ShardBy", Shape::Word(ShardBy::WORDS)),
     optional("GraceInSeconds", Shape::Number(0, 86_400)),
     optional("ShmSizeInGB", Shape::Number(1, 65_536)),
+    // Linux has no higher process ids: PID_MAX_LIMIT.
+    optional("PidsLimit", Shape::Number(16, 4_194_304)),
     optional("Output", Shape::Structure(&[optional("Level", Shape::Number(0, 9))])),
 ];
 

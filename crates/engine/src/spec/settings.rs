@@ -17,6 +17,8 @@ pub struct Settings {
     pub grace: Option<Duration>,
     /// Size of `/dev/shm` of each instance in GiB; without it half of the memory.
     pub shm_size_gb: Option<u32>,
+    /// Most processes and threads of each instance at a time; without it the planner's default counts.
+    pub pids_limit: Option<u32>,
     /// Compression level of the artifact, 0 to 9; without it the packer's default counts.
     pub output_level: Option<u32>,
 }
@@ -33,7 +35,7 @@ pub struct MergeSpec {
 }
 
 /// Endings of a merged file; each stands for a format.
-pub const MERGE_ENDINGS: &[&str] = &[".parquet", ".csv", ".jsonl", ".npy"];
+pub const MERGE_ENDINGS: &[&str] = &[".parquet", ".csv", ".jsonl", ".arrow", ".npy", ".npz"];
 
 words! {
     /// What sharded channels are dealt out by.

@@ -13,6 +13,8 @@ shape! {
         grace_in_seconds "GraceInSeconds": i64,
         /// Size of `/dev/shm` of each instance, in GiB.
         shm_size_in_gb "ShmSizeInGB": i64,
+        /// Most processes and threads of each instance at a time.
+        pids_limit "PidsLimit": i64,
         /// How the artifact is packed.
         output "Output": OutputSettings,
     }
@@ -23,7 +25,7 @@ shape! {
     MergeSettings {
         /// Which files of the artifact are parts, as a glob such as `part-*.parquet`.
         glob "Glob": String,
-        /// Name of the merged file; its ending (`.parquet`, `.csv`, `.jsonl`, `.npy`) is its format.
+        /// Name of the merged file; its ending (`.parquet`, `.csv`, `.jsonl`, `.arrow`, `.npy`, `.npz`) is its format.
         output "Output": String,
         /// Column that the merged rows are ordered by; without it they stay in the order of the hosts.
         order_by "OrderBy": String,

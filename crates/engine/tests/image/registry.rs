@@ -69,7 +69,8 @@ async fn an_image_is_pulled_by_tag_and_then_by_digest_without_the_registry() {
     for layer in &image.layers {
         let last = |step| {
             let fetched = fetched.lock().unwrap();
-            let mut mine = fetched.iter().filter(|one| one.layer == Digest::of(layer) && one.step == step);
+            let mut mine =
+                fetched.iter().filter(|one| one.layer == Digest::of(layer).to_string() && one.step == step);
             mine.next_back().map(|one| (one.done, one.total))
         };
         let size = image.packing.pack(layer).len() as u64;

@@ -34,7 +34,7 @@ async fn one_of_several_processes() {
     let how = Obtain {
         progress: Arc::new(move |progress| {
             assert_eq!(progress.step, Step::Unpack);
-            seen.lock().unwrap().insert(progress.layer.hex());
+            seen.lock().unwrap().insert(progress.layer.clone());
         }),
         ..how()
     };

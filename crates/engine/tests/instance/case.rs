@@ -17,7 +17,8 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::process::{Pid, PidfdFlags, getuid, pidfd_open};
 use tempfile::TempDir;
 use trainyard_engine::plan::{
-    ChannelPlan, HostAddress, InstancePlan, JobPlan, ObjectPlan, OutputPlan, Role, RuntimePlan,
+    ChannelPlan, GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, ObjectPlan, OutputPlan, Role,
+    RuntimePlan,
 };
 use trainyard_engine::run::{
     InstanceDirectory, LogLine, Manifests, Outcome, Parts, Report, RunDirectory, Stamped, Stream, Tail,
@@ -76,6 +77,8 @@ impl Case {
             metrics: Vec::new(),
             grace: Duration::from_secs(30),
             shm_size: None,
+            limits: Limits::of_pids(None),
+            gpus: GpuPlan::default(),
             compression_level: 1,
         };
         Self { folder, plan, user, shield: Shield::Overlay, manifests: Manifests::new() }
@@ -127,11 +130,21 @@ impl Case {
     /// Starts a supervisor.
     pub(crate) fn start(&self) -> Supervised {
         let directory = self.prepare();
-        let mut command = Command::new(program(self.folder.path()));
+        let mut command = Command::new(self.program());
         command.arg("instance").arg(directory.root());
         if self.shield == Shield::ReadOnly {
             command.arg("read-only");
         }
+        self.start_as(command, directory)
+    }
+
+    /// The example that supervises, where the case's user finds it.
+    pub(crate) fn program(&self) -> PathBuf {
+        program(self.folder.path())
+    }
+
+    /// Starts what becomes a supervisor.
+    pub(crate) fn start_as(&self, mut command: Command, directory: InstanceDirectory) -> Supervised {
         if self.user == User::Ordinary {
             command.uid(ORDINARY).gid(ORDINARY);
         }

@@ -8,6 +8,7 @@ mod backend;
 mod case;
 mod jail;
 mod layers;
+mod limits;
 mod logs;
 mod program;
 mod staging;

@@ -4,7 +4,7 @@
 //! as a Python dict, the values. Arrays in Fortran order are refused: their rows do not lie in one piece, and
 //! turning them around would need the whole array in memory.
 
-mod header;
+pub(super) mod header;
 
 use std::io::{BufReader, Read};
 

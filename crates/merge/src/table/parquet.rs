@@ -9,29 +9,24 @@ use arrow::error::ArrowError;
 use fs_err as fs;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 
-use super::schema::{plain, widen};
+use super::schema::plain;
 use super::{BATCH_ROWS, Batches};
 use crate::error::{MergeError, PartError};
 use crate::part::Part;
 
 type Reader = ParquetRecordBatchReaderBuilder<std::fs::File>;
 
-/// The columns that all parts share.
-pub(super) fn shared_schema(parts: &[Part]) -> Result<Schema, MergeError> {
-    let mut shared: Option<(Schema, &Part)> = None;
-    for part in parts {
-        let found = plain(reader(part)?.schema());
-        shared = Some(match shared {
-            None => (found, part),
-            Some((expected, first)) => {
-                let widened = widen(&expected, &found).map_err(|difference| {
-                    part.fault(PartError::Schema { first: first.name.clone(), difference })
-                })?;
-                (widened, first)
-            }
-        });
-    }
-    Ok(shared.map_or_else(Schema::empty, |(schema, _)| schema))
+/// The columns of a part.
+pub(super) fn schema(part: &Part) -> Result<Schema, MergeError> {
+    Ok(plain(reader(part)?.schema()))
+}
+
+/// What a part says under a key of its metadata.
+pub(super) fn metadata(part: &Part, key: &str) -> Result<Option<String>, MergeError> {
+    let reader = reader(part)?;
+    let entries = reader.metadata().file_metadata().key_value_metadata();
+    let entry = entries.into_iter().flatten().find(|entry| entry.key == key);
+    Ok(entry.and_then(|entry| entry.value.clone()))
 }
 
 /// Opens a part for its rows.
@@ -53,7 +48,7 @@ fn reader(part: &Part) -> Result<Reader, MergeError> {
 }
 
 /// Gives a batch the common types.
-fn fit(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+pub(super) fn fit(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let columns = batch.columns().iter().zip(schema.fields()).map(|(column, field)| {
         let same = column.data_type() == field.data_type();
         if same { Ok(ArrayRef::clone(column)) } else { cast(column, field.data_type()) }

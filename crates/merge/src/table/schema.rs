@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
 
-use crate::error::SchemaDifference;
+use crate::error::{MergeError, PartError, SchemaDifference};
+use crate::part::Part;
 
 /// A schema without metadata and dictionaries.
 pub(super) fn plain(schema: &Schema) -> Schema {
@@ -30,8 +31,29 @@ fn plain_type(data_type: &DataType) -> DataType {
     }
 }
 
+/// The columns that all parts share.
+pub(super) fn shared(
+    parts: &[Part],
+    schema: impl Fn(&Part) -> Result<Schema, MergeError>,
+) -> Result<Schema, MergeError> {
+    let mut shared: Option<(Schema, &Part)> = None;
+    for part in parts {
+        let found = schema(part)?;
+        shared = Some(match shared {
+            None => (found, part),
+            Some((expected, first)) => {
+                let widened = widen(&expected, &found).map_err(|difference| {
+                    part.fault(PartError::Schema { first: first.name.clone(), difference })
+                })?;
+                (widened, first)
+            }
+        });
+    }
+    Ok(shared.map_or_else(Schema::empty, |(schema, _)| schema))
+}
+
 /// The columns that hold the rows of both, or the first difference.
-pub(super) fn widen(expected: &Schema, found: &Schema) -> Result<Schema, SchemaDifference> {
+fn widen(expected: &Schema, found: &Schema) -> Result<Schema, SchemaDifference> {
     let (known, here) = (expected.fields(), found.fields());
     let mut fields = Vec::with_capacity(known.len());
     for (i, (a, b)) in known.iter().zip(here).enumerate() {

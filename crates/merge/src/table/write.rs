@@ -7,6 +7,7 @@ use arrow::compute::BatchCoalescer;
 use arrow::csv::WriterBuilder as CsvBuilder;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
+use arrow::ipc::writer::FileWriter;
 use arrow::json::LineDelimitedWriter;
 use arrow::json::writer::{LineDelimited, WriterBuilder as JsonBuilder};
 use parquet::arrow::ArrowWriter;
@@ -23,6 +24,8 @@ use crate::scratch::{Scratch, Writing};
 const GROUP_ROWS: usize = 1 << 20;
 /// Encoded bytes at which a row group of long rows is closed early, since it is held in memory until then.
 const GROUP_BYTES: usize = 128 << 20;
+/// Rows of a batch of an Arrow file, which is read batch by batch.
+const ARROW_BATCH_ROWS: usize = 1 << 16;
 /// Who made a Parquet file, in the form that readers expect.
 const CREATED_BY: &str = concat!("trainyard-merge version ", env!("CARGO_PKG_VERSION"));
 
@@ -38,6 +41,7 @@ enum Encoder {
     Parquet(Box<ArrowWriter<Writing>>),
     Csv { writing: Writing, begun: bool },
     Jsonl { writing: Writing },
+    Arrow(Box<FileWriter<Writing>>),
 }
 
 impl TableWriter {
@@ -47,12 +51,17 @@ impl TableWriter {
         let encoder = match to {
             Format::Csv => Encoder::Csv { writing, begun: false },
             Format::Jsonl => Encoder::Jsonl { writing },
-            Format::Parquet | Format::Npy => {
+            Format::Arrow => {
+                let writer = FileWriter::try_new(writing, schema);
+                Encoder::Arrow(Box::new(writer.map_err(|source| encode(to, source))?))
+            }
+            Format::Parquet | Format::Npy | Format::Npz => {
                 let writer = ArrowWriter::try_new(writing, SchemaRef::clone(schema), Some(properties()));
                 Encoder::Parquet(Box::new(writer.map_err(|source| encode(to, source.into()))?))
             }
         };
-        let coalescer = BatchCoalescer::new(SchemaRef::clone(schema), BATCH_ROWS);
+        let rows = if to == Format::Arrow { ARROW_BATCH_ROWS } else { BATCH_ROWS };
+        let coalescer = BatchCoalescer::new(SchemaRef::clone(schema), rows);
         Ok(Self { to, coalescer, encoder })
     }
 
@@ -76,6 +85,11 @@ impl TableWriter {
                 writing.finish()
             }
             Encoder::Jsonl { writing } => writing.finish(),
+            Encoder::Arrow(mut writer) => {
+                let finished = writer.finish();
+                finished.map_err(|source| arrow_fault(&writer, source))?;
+                writer.into_inner().map_err(|source| encode(self.to, source))?.finish()
+            }
         }
     }
 
@@ -102,6 +116,10 @@ impl Encoder {
                 writing.put(&csv(batch, header)?)
             }
             Self::Jsonl { writing } => writing.put(&jsonl(batch)?),
+            Self::Arrow(writer) => {
+                let written = writer.write(batch);
+                written.map_err(|source| arrow_fault(writer, source))
+            }
         }
     }
 }
@@ -122,6 +140,10 @@ fn close(mut writer: ArrowWriter<Writing>) -> Result<(), MergeError> {
 
 fn parquet_fault(writer: &ArrowWriter<Writing>, source: ParquetError) -> MergeError {
     writer.inner().failure().unwrap_or_else(|| encode(Format::Parquet, source.into()))
+}
+
+fn arrow_fault(writer: &FileWriter<Writing>, source: ArrowError) -> MergeError {
+    writer.get_ref().failure().unwrap_or_else(|| encode(Format::Arrow, source))
 }
 
 fn csv(batch: &RecordBatch, header: bool) -> Result<Vec<u8>, MergeError> {

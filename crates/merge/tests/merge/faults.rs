@@ -14,7 +14,7 @@ fn no_part_lists_what_the_archive_holds() {
     let entries: Vec<Entry<'_>> = names.iter().map(|name| (None, name.as_str(), vec![1])).collect();
     let place = Place::gzipped(&entries);
     let error = place.error("all.csv", &by_host());
-    assert!(error.contains("no file ends in .parquet, .csv, .jsonl or .npy"), "{error}");
+    assert!(error.contains("no file ends in .parquet, .csv, .jsonl, .arrow, .npy or .npz"), "{error}");
     assert!(
         error.contains("file-00.bin, file-01.bin") && error.contains("file-19.bin and 10 more"),
         "{error}"
@@ -29,7 +29,11 @@ fn no_part_lists_what_the_archive_holds() {
 #[test]
 fn outputs_and_patterns_that_can_not_be_are_refused_before_anything_is_read() {
     let place = Place::with_archive(b"never read");
-    assert!(place.error("all.txt", &by_host()).contains("does not end in .parquet, .csv, .jsonl or .npy"));
+    assert!(
+        place
+            .error("all.txt", &by_host())
+            .contains("does not end in .parquet, .csv, .jsonl, .arrow, .npy or .npz")
+    );
     let options = MergeOptions { glob: Some("x[".to_owned()), ..by_host() };
     assert!(place.error("all.csv", &options).contains("\"x[\" is not a pattern"));
 }

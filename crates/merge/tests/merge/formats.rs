@@ -277,3 +277,85 @@ fn json_has_null_where_a_float_is_no_number() {
     );
     assert_eq!(text(place.merge("all.csv", &by_host()).unwrap()), "v\nNaN\ninf\n0.1\n");
 }
+
+fn arrow(batch: &RecordBatch, rows: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = arrow::ipc::writer::FileWriter::try_new(&mut bytes, &batch.schema()).unwrap();
+    for start in (0..batch.num_rows()).step_by(rows) {
+        writer.write(&batch.slice(start, rows.min(batch.num_rows() - start))).unwrap();
+    }
+    writer.finish().unwrap();
+    drop(writer);
+    bytes
+}
+
+#[test]
+fn arrow_parts_are_joined_and_arrow_is_made_from_other_tables() {
+    let (one, two) = (pairs(&[1, 2, 3], true), pairs(&[4, 5], true));
+    let rows = pairs(&[1, 2, 3, 4, 5], true);
+    let of_arrow = parts(&[arrow(&one, 2), arrow(&two, 2)], "arrow");
+    let of_parquet = parts(&[parquet(&one, 2), parquet(&two, 2)], "parquet");
+    for options in [by_host(), by("row")] {
+        let merged = of_arrow.merge("all.arrow", &options).unwrap();
+        assert_eq!(merged, of_parquet.merge("all.arrow", &options).unwrap());
+        let reader = arrow::ipc::reader::FileReader::try_new(std::io::Cursor::new(merged), None).unwrap();
+        let batches: Vec<RecordBatch> = reader.map(Result::unwrap).collect();
+        assert_eq!(batches.len(), 1);
+        assert_eq!(batches[0].columns(), rows.columns());
+        assert_eq!(read_parquet(of_arrow.merge("all.parquet", &options).unwrap()).columns(), rows.columns());
+    }
+    let broken = parts(&[arrow(&one, 2)[..300].to_vec()], "arrow");
+    assert!(broken.error("all.arrow", &by_host()).contains("part-algo-1.arrow"));
+}
+
+/// A sparse matrix: for each row its entries.
+pub(crate) fn npz(columns: i64, rows: &[&[(i64, f32)]]) -> Vec<u8> {
+    let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let entries: Vec<(i64, f32)> = rows.iter().flat_map(|row| row.iter().copied()).collect();
+    let mut ends = vec![0i64];
+    rows.iter().for_each(|row| ends.push(ends[ends.len() - 1] + row.len() as i64));
+    let integers = |numbers: &[i64]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>();
+    let vector = |count: usize| format!("({count},)");
+    let indices: Vec<i64> = entries.iter().map(|entry| entry.0).collect();
+    let scores: Vec<u8> = entries.iter().flat_map(|entry| entry.1.to_le_bytes()).collect();
+    for (name, bytes) in [
+        ("indices", npy("<i8", &vector(indices.len()), &integers(&indices))),
+        ("indptr", npy("<i8", &vector(ends.len()), &integers(&ends))),
+        ("format", npy("|S3", "()", b"csr")),
+        ("shape", npy("<i8", "(2,)", &integers(&[rows.len() as i64, columns]))),
+        ("data", npy("<f4", &vector(entries.len()), &scores)),
+    ] {
+        let deflated = zip::write::SimpleFileOptions::default();
+        archive.start_file(format!("{name}.npy"), deflated).unwrap();
+        std::io::Write::write_all(&mut archive, &bytes).unwrap();
+    }
+    archive.finish().unwrap().into_inner()
+}
+
+fn member(archive: &[u8], name: &str) -> Vec<u8> {
+    let mut archive = zip::ZipArchive::new(std::io::Cursor::new(archive)).unwrap();
+    let mut bytes = Vec::new();
+    let mut file = archive.by_name(&format!("{name}.npy")).unwrap();
+    std::io::Read::read_to_end(&mut file, &mut bytes).unwrap();
+    let start = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    bytes[start..].to_vec()
+}
+
+#[test]
+fn sparse_parts_are_put_below_each_other() {
+    let (one, two): (&[&[_]], &[&[_]]) = (&[&[(1, 0.5), (6, -1.0)], &[]], &[&[(0, 0.25)]]);
+    let place = parts(&[npz(7, one), npz(7, two), npz(7, &[])], "npz");
+    let whole = place.merge("all.npz", &by_host()).unwrap();
+    let expected = npz(7, &[one, two].concat());
+    for name in ["indices", "indptr", "format", "shape", "data"] {
+        assert_eq!(member(&whole, name), member(&expected, name), "{name}");
+    }
+    assert_eq!(whole, parts(&[expected], "npz").merge("all.npz", &by_host()).unwrap());
+    assert!(place.error("all.npz", &by("row")).contains("row"));
+    assert!(place.error("all.parquet", &by_host()).contains("parts of their own kind"));
+
+    let wider = parts(&[npz(7, one), npz(8, two)], "npz").error("all.npz", &by_host());
+    assert!(wider.contains("part-algo-2.npz") && wider.contains("8 columns"), "{wider}");
+    let cut = parts(&[npz(7, one)[..200].to_vec()], "npz").error("all.npz", &by_host());
+    assert!(cut.contains("is not a readable .npz archive"), "{cut}");
+}

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use trainyard_merge::Warning;
 
 use crate::archives::*;
+use crate::formats::npz;
 
 #[test]
 fn paths_that_lead_elsewhere_are_only_names() {
@@ -126,6 +127,7 @@ fn sound(format: &str) -> Vec<u8> {
     let part = parquet(&RecordBatch::try_from_iter_with_nullable(columns).unwrap(), 100);
     match format {
         "npy" => npy("<f4", "(3, 2)", &[7; 24]),
+        "npz" => npz(7, &[&[(1, 0.5), (6, -1.0)], &[], &[(0, 0.25)]]),
         "parquet" => part,
         _ => parts(&[part], "parquet").merge(&format!("x.{format}"), &by_host()).unwrap(),
     }
@@ -135,7 +137,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
     fn damage_anywhere_in_a_part_is_an_error_or_other_rows(
-        format in prop::sample::select(vec!["parquet", "parquet", "csv", "jsonl", "npy"]),
+        format in prop::sample::select(vec!["parquet", "parquet", "csv", "jsonl", "arrow", "npy", "npz"]),
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         cut in prop::option::weighted(0.2, any::<prop::sample::Index>()),
         ordered in any::<bool>(),
@@ -148,7 +150,7 @@ proptest! {
         if let Some(cut) = cut {
             bytes.truncate(cut.index(bytes.len()));
         }
-        let options = if ordered && format != "npy" { by("row") } else { by_host() };
+        let options = if ordered && !format.starts_with("np") { by("row") } else { by_host() };
         let _ = parts(&[sound(format), bytes], format).merge(&format!("all.{format}"), &options);
     }
 

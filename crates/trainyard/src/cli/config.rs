@@ -27,7 +27,13 @@ fn text(config: &Config) -> String {
         value: setting.value.to_string_lossy().into_owned(),
         origin: setting.origin.clone(),
     };
-    let mut lines = vec![line("data_dir", &folder(&config.data_dir))];
+    let resources = &config.resources;
+    let mut lines = vec![
+        line("runtime", &config.runtime.as_text()),
+        line("data_dir", &folder(&config.data_dir)),
+        line("limits", &resources.limits.as_text()),
+        line("gpus", &resources.gpus.as_text()),
+    ];
     lines.extend(["".to_owned(), "[buckets]".to_owned()]);
     lines.extend(config.places.buckets.iter().map(|(name, setting)| line(&quoted(name), &folder(setting))));
     lines.extend(["".to_owned(), "[images]".to_owned()]);

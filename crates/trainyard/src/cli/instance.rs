@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use trainyard_engine::instance::supervise;
 use trainyard_engine::run::InstanceDirectory;
-use trainyard_engine::runtime::{Shield, instance_init};
+use trainyard_engine::runtime::{Shield, container_init, instance_init};
 
 use crate::exit::Exit;
 
@@ -30,5 +30,9 @@ impl Instance {
 pub(crate) fn inside() -> Option<ExitCode> {
     let mut arguments = env::args_os().skip(1);
     let only = (arguments.next(), arguments.next());
-    matches!(only, (Some(command), None) if command == "instance-init").then(instance_init)
+    match only {
+        (Some(command), None) if command == "instance-init" => Some(instance_init()),
+        (Some(command), None) => container_init(command.to_str()?),
+        _ => None,
+    }
 }

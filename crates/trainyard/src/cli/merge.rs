@@ -20,7 +20,7 @@ pub(super) struct Merge {
     /// model.tar.gz, a plain tar, or a folder of parts
     #[arg(value_hint = ValueHint::FilePath)]
     archive: PathBuf,
-    /// The file to write; its ending decides the format: .parquet, .csv, .jsonl or .npy
+    /// The file to write; its ending decides the format: .parquet, .csv, .jsonl, .arrow, .npy or .npz
     #[arg(short, long, value_hint = ValueHint::FilePath)]
     output: PathBuf,
     /// Only join entries that fit this pattern [default: all with a known ending]

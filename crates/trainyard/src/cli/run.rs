@@ -64,6 +64,7 @@ impl Run {
             // The image is in use until the job has ended.
             let Prepared { submission, image: _image } = prepared;
             let engine = Engine::open(&config.data_dir.value, Arc::new(backend))?;
+            engine.sweep().await;
             let name = submission.plan.job.clone();
             let driver = if self.resume {
                 engine.resume(&name, &submission.request).await.map_err(refusal)?

@@ -1,20 +1,12 @@
 //! Built-in workloads, as the `train` of an instance.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
-use tokio::signal::unix::{SignalKind, signal};
-use trainyard_allpairs::{Progress, TrainReport, train_here};
+use trainyard_allpairs::{TrainReport, train_here};
 
+use super::stopping::{Pace, stop_on_signals};
 use crate::exit::Exit;
 use crate::show::out;
-
-/// Between two lines of progress.
-const INTERVAL: Duration = Duration::from_secs(2);
 
 /// Cosine similarity between all rows of the channel `matrix`; run inside an instance
 #[derive(Debug, clap::Args)]
@@ -32,55 +24,11 @@ impl Default for Allpairs {
 
 impl Allpairs {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
-        let stop = stop_on_sigterm()?;
-        let pace = Pace::new();
-        let report = train_here(&self.root, &stop, &|progress| pace.show(progress))?;
+        let stop = stop_on_signals()?;
+        let pace = Pace::in_a_job();
+        let report = train_here(&self.root, &stop, &|progress| pace.show(progress), &|text| pace.note(text))?;
         out(&summary(&report))?;
         Ok(Exit::Completed)
-    }
-}
-
-/// Set once SIGTERM comes: a stopped job ends within a moment.
-fn stop_on_sigterm() -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut terminate = runtime.block_on(async { signal(SignalKind::terminate()) })?;
-    std::thread::spawn(move || {
-        runtime.block_on(terminate.recv());
-        flag.store(true, Ordering::Relaxed);
-    });
-    Ok(stop)
-}
-
-/// Prints progress now and then.
-struct Pace {
-    started: Instant,
-    last: Mutex<Instant>,
-}
-
-impl Pace {
-    fn new() -> Self {
-        let now = Instant::now();
-        Self { started: now, last: Mutex::new(now) }
-    }
-
-    fn show(&self, progress: Progress) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.elapsed() < INTERVAL || progress.rows_done == 0 {
-            return;
-        }
-        *last = Instant::now();
-        let seconds = self.started.elapsed().as_secs_f64();
-        let rate = progress.rows_done as f64 / seconds;
-        let left = progress.rows.saturating_sub(progress.rows_done) as f64 / rate;
-        // Whoever reads the log may have gone; the work goes on.
-        let _ = out(&format!(
-            "{} of {} rows, {rate:.0} rows/s, {:.0} pairs/s, {left:.0} s left",
-            progress.rows_done,
-            progress.rows,
-            progress.pairs as f64 / seconds,
-        ));
     }
 }
 

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{Origin, Setting};
+use super::resources::{Gpus, Limits};
+use super::{Origin, Runtime, Setting};
 
 /// What a file says, and which file it is.
 #[derive(Debug, Default)]
@@ -19,7 +20,10 @@ pub(super) struct File {
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Settings {
+    pub(super) runtime: Option<Runtime>,
     pub(super) data_dir: Option<PathBuf>,
+    pub(super) limits: Option<Limits>,
+    pub(super) gpus: Option<Gpus>,
     #[serde(default)]
     pub(super) buckets: BTreeMap<String, PathBuf>,
     #[serde(default)]
@@ -81,6 +85,7 @@ mod tests {
     fn what_is_wrong_is_told_with_its_place_and_what_is_known() {
         let table = [
             ("data_dirs = '/x'", (1, 1), vec!["data_dirs", "data_dir", "buckets", "images"]),
+            ("runtime = 'podman'", (1, 11), vec!["podman", "auto", "oci", "docker"]),
             ("\n[buckets]\nb = 7\n", (3, 5), vec!["string"]),
             ("# é\ndata_dir = ", (2, 12), vec![]),
             ("data_dir = '/a'\ndata_dir = '/b'", (2, 1), vec!["duplicate"]),

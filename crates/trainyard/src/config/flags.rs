@@ -4,12 +4,18 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
+use super::Runtime;
+use super::resources::{Gpus, Limits};
+
 /// What the command line can set.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Flags {
     /// Read settings from FILE instead of the user's config.toml [env: TRAINYARD_CONFIG]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
+    /// How to run container images [env: TRAINYARD_RUNTIME] [default: auto]
+    #[arg(long, value_enum, hide_possible_values = false)]
+    pub(crate) runtime: Option<Runtime>,
     /// Use the folder DIR as the bucket NAME; other buckets are folders in <data-dir>/s3
     #[arg(long = "bucket", value_name = "NAME=DIR", value_parser = bucket, value_hint = ValueHint::DirPath)]
     pub(crate) buckets: Vec<(String, PathBuf)>,
@@ -19,6 +25,12 @@ pub(crate) struct Flags {
     /// Keep jobs and buckets in DIR instead of the user's data folder [env: TRAINYARD_DATA_DIR]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) data_dir: Option<PathBuf>,
+    /// Whether instances get only the CPUs, memory and volume of their type [env: TRAINYARD_LIMITS]
+    #[arg(long, value_enum)]
+    pub(crate) limits: Option<Limits>,
+    /// Whether instances of types with GPUs get GPUs of this machine [env: TRAINYARD_GPUS]
+    #[arg(long, value_enum)]
+    pub(crate) gpus: Option<Gpus>,
 }
 
 fn bucket(text: &str) -> Result<(String, PathBuf), String> {

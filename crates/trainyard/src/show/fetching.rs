@@ -46,8 +46,7 @@ fn bar() -> ImageProgress {
 }
 
 fn text(progress: &Progress) -> String {
-    let layer = progress.layer.to_string();
-    let digits: String = layer.trim_start_matches("sha256:").chars().take(DIGITS).collect();
+    let digits: String = progress.layer.trim_start_matches("sha256:").chars().take(DIGITS).collect();
     match progress.step {
         Step::Fetch => format!("image: fetching layer {digits}"),
         Step::Unpack => format!("image: unpacking layer {digits}"),

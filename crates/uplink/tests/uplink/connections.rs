@@ -247,17 +247,60 @@ fn a_reset_is_noticed_while_the_other_side_has_no_room() {
             fill(&inside);
             SockRef::from(&inside).set_linger(Some(Duration::ZERO)).unwrap();
         });
-        // Without reading, which would make room.
-        let begun = Instant::now();
-        let error = loop {
-            if let Some(error) = outside.take_error().unwrap() {
-                break error;
-            }
-            assert!(begun.elapsed() < PATIENCE, "the reset is not passed on");
-            thread::yield_now();
-        };
-        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+        wait_for_reset(&outside);
     });
+}
+
+#[test]
+fn a_reset_after_the_end_of_one_direction_is_noticed() {
+    run(&[], |yard| {
+        let (listener, address) = server();
+        let inside = yard.inside(move || connect(address).unwrap());
+        let mut outside = accept(&listener);
+        let inside = yard.inside(move || {
+            inside.shutdown(Shutdown::Write).unwrap();
+            inside
+        });
+        assert_eq!(outside.read(&mut [0]).unwrap(), 0);
+        yard.inside(move || SockRef::from(&inside).set_linger(Some(Duration::ZERO)).unwrap());
+        wait_for_reset(&outside);
+    });
+}
+
+#[test]
+fn what_was_said_before_a_reset_arrives_before_it() {
+    const LENGTH: usize = 20_000;
+    run(&[], |yard| {
+        let (listener, address) = server();
+        for _ in 0..100 {
+            let inside = yard.begin_inside(move || {
+                let mut stream = connect(address).unwrap();
+                stream.write_all(b"a question that nobody reads").unwrap();
+                let mut heard = Vec::new();
+                let ended = stream.read_to_end(&mut heard).map_err(|error| error.kind());
+                (heard.len(), ended)
+            });
+            let mut outside = accept(&listener);
+            outside.peek(&mut [0]).unwrap();
+            outside.write_all(&[1; LENGTH]).unwrap();
+            // Closing it with something unread resets it.
+            drop(outside);
+            assert_eq!(inside.recv().unwrap(), (LENGTH, Err(io::ErrorKind::ConnectionReset)));
+        }
+    });
+}
+
+/// Without reading, which would make room, and without writing.
+fn wait_for_reset(stream: &TcpStream) {
+    let begun = Instant::now();
+    let error = loop {
+        if let Some(error) = stream.take_error().unwrap() {
+            break error;
+        }
+        assert!(begun.elapsed() < PATIENCE, "the reset is not passed on");
+        thread::yield_now();
+    };
+    assert!(matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe), "{error}");
 }
 
 /// Says as much as there is room for on the whole way; how much that was.

@@ -194,7 +194,7 @@ impl Read for Counting {
         self.done += count as u64;
         if self.done - self.told >= PROGRESS_STEP || count == 0 && self.done != self.told {
             self.told = self.done;
-            let (layer, done, total) = (self.layer, self.done, self.total);
+            let (layer, done, total) = (self.layer.to_string(), self.done, self.total);
             (self.progress)(Progress { layer, step: Step::Unpack, done, total });
         }
         Ok(count)

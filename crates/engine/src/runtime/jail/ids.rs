@@ -2,10 +2,10 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use fs_err as fs;
-use rustix::process::{getgid, getuid};
-use tokio::process::Command;
+use rustix::process::{Pid, getgid, getuid};
 
 /// Where distributions put `newuidmap` and `newgidmap`: programs of the package `uidmap` (or
 /// `shadow-utils`) that give an ordinary user the ids that `/etc/subuid` and `/etc/subgid` set aside.
@@ -74,17 +74,19 @@ impl Ids {
         }
         Subordinate::of_this_user().map_or(Self::Own, Self::Subordinate)
     }
+}
 
-    /// Gives the ids to a process that has just made a user namespace.
-    pub(crate) async fn give(&self, pid: u32) -> io::Result<()> {
-        let process = PathBuf::from(format!("/proc/{pid}"));
-        match self {
-            // Root of a container may lack the right to map other ids.
-            Self::Same if give_same(&process, "uid_map").is_ok() => give_same(&process, "gid_map"),
-            // Also where they are set aside, a container around this program may lack them.
-            Self::Subordinate(ids) if ids.give_users(pid).await.is_ok() => ids.give_groups(pid).await,
-            Self::Same | Self::Subordinate(_) | Self::Own => give_own(&process),
-        }
+/// Gives the ids that this user can give to the new user namespace of a process; the caller is in its parent. In
+/// a namespace that was given ids before, it passes on all of them.
+pub(super) fn map(process: Pid) -> io::Result<()> {
+    let pid = process.as_raw_nonzero().to_string();
+    let process = Path::new("/proc").join(&pid);
+    match Ids::of_this_user() {
+        // Root of a container may lack the right to map other ids.
+        Ids::Same if give_same(&process, "uid_map").is_ok() => give_same(&process, "gid_map"),
+        // Also where they are set aside, a container around this program may lack them.
+        Ids::Subordinate(ids) if ids.give_users(&pid).is_ok() => ids.give_groups(&pid),
+        Ids::Same | Ids::Subordinate(_) | Ids::Own => give_own(&process),
     }
 }
 
@@ -104,17 +106,17 @@ impl Subordinate {
         })
     }
 
-    async fn give_users(&self, pid: u32) -> io::Result<()> {
-        run(&self.newuidmap, pid, &map(getuid().as_raw(), &self.users)).await
+    fn give_users(&self, pid: &str) -> io::Result<()> {
+        run(&self.newuidmap, pid, &numbers(getuid().as_raw(), &self.users))
     }
 
-    async fn give_groups(&self, pid: u32) -> io::Result<()> {
-        run(&self.newgidmap, pid, &map(getgid().as_raw(), &self.groups)).await
+    fn give_groups(&self, pid: &str) -> io::Result<()> {
+        run(&self.newgidmap, pid, &numbers(getgid().as_raw(), &self.groups))
     }
 }
 
 /// The map of an instance: its id, the machine's id, and how many follow; user_namespaces(7).
-fn map(own: u32, ranges: &[Range]) -> Vec<[u32; 3]> {
+fn numbers(own: u32, ranges: &[Range]) -> Vec<[u32; 3]> {
     let mut next = 1;
     let mut map = vec![[0, own, 1]];
     for range in ranges {
@@ -125,9 +127,9 @@ fn map(own: u32, ranges: &[Range]) -> Vec<[u32; 3]> {
     map
 }
 
-async fn run(program: &Path, pid: u32, map: &[[u32; 3]]) -> io::Result<()> {
+fn run(program: &Path, pid: &str, map: &[[u32; 3]]) -> io::Result<()> {
     let numbers = map.iter().flatten().map(u32::to_string);
-    let output = Command::new(program).arg(pid.to_string()).args(numbers).kill_on_drop(true).output().await?;
+    let output = Command::new(program).arg(pid).args(numbers).stdin(Stdio::null()).output()?;
     if output.status.success() {
         return Ok(());
     }
@@ -183,7 +185,7 @@ fn give_own(process: &Path) -> io::Result<()> {
 
 /// The map that gives every id of a namespace the same number in a namespace inside it;
 /// user_namespaces(7) has the format.
-pub(crate) fn identity(own: &str) -> String {
+fn identity(own: &str) -> String {
     let ranges = own.lines().filter_map(|line| {
         let mut fields = line.split_ascii_whitespace();
         Some((fields.next()?, fields.nth(1)?))
@@ -218,7 +220,7 @@ mod tests {
         let found = ranges(text, &names, 7);
         let expected = [(100, 10), (200, 20), (400, 40)].map(|(first, count)| Range { first, count });
         assert_eq!(found, expected);
-        assert_eq!(map(7, &found), [[0, 7, 1], [1, 100, 10], [11, 200, 20], [31, 400, 40]]);
+        assert_eq!(numbers(7, &found), [[0, 7, 1], [1, 100, 10], [11, 200, 20], [31, 400, 40]]);
         assert_eq!(ranges("", &names, 7), []);
     }
 

@@ -10,16 +10,17 @@ use std::thread;
 
 use fs_err as fs;
 use rustix::process::{
-    DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus, set_dumpable_behavior,
-    set_parent_process_death_signal, setsid, wait, waitpid,
+    DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, getrlimit,
+    set_dumpable_behavior, set_parent_process_death_signal, setrlimit, setsid, wait, waitpid,
 };
 use rustix::system::sethostname;
 use rustix::thread::UnshareFlags;
+use serde::de::DeserializeOwned;
 
 use super::mounts::Tree;
 use super::{
-    Command, Jail, Message, Order, Root, RunAs, SetupError, layers, machine, privileges, program, root, step,
-    take_back,
+    Command, InsteadOfOverlay, Jail, Message, Order, Program, Root, RunAs, SetupError, layers, machine,
+    privileges, program, root, step, take_back,
 };
 use crate::explain::chain;
 use crate::run::Exit;
@@ -87,6 +88,10 @@ fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError>
     if let Some(run_as) = run_as {
         run_as.hand_over()?;
     }
+    if !jail.groups.is_empty() {
+        // The group that this process is in becomes the uppermost that can be seen.
+        sys::unshare(UnshareFlags::NEWCGROUP).map_err(step("separate the control groups"))?;
+    }
     // From the machine's file tree …
     let kernel = machine::trees(jail)?;
     let planned = jail.mounts.iter().map(Tree::planned).collect::<Result<Vec<_>, _>>()?;
@@ -100,19 +105,13 @@ fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError>
     if matches!(jail.root, Root::Layers { .. }) {
         layers::make_working_directory(&jail.program.working_directory)?;
     }
+    machine::link(&jail.links)?;
 
     privileges::drop_privileges()?;
     // Nobody inside may look into this process or take its socket.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(step("hide from debuggers"))?;
-    let train = match program::start(&jail.program, run_as) {
-        Ok(child) => Pid::from_child(&child),
-        Err(error) => {
-            let (code, explanation) = (error.code(), chain(&error));
-            return tell(socket, &Message::NotStarted { code, explanation });
-        }
-    };
-    tell(socket, &Message::Started { instead })?;
-    watch(train, jail.stop_signal, socket)
+    let rules = Rules { stop_signal: jail.stop_signal, most_processes: jail.most_processes, instead };
+    run(&jail.program, run_as, rules, socket)
 }
 
 /// This process's number outside of its namespace, which the machine's `/proc` shows as long as it is there.
@@ -129,13 +128,41 @@ fn attach(trees: Vec<Tree>) -> Result<(), SetupError> {
     trees.iter().try_for_each(Tree::attach)
 }
 
-fn watch(train: Pid, stop_signal: i32, socket: &mut UnixStream) -> Result<(), SetupError> {
+/// What the first process of an instance keeps to beside its program.
+pub(in crate::runtime) struct Rules {
+    /// The signal by which [`Command::Terminate`] asks every process to end.
+    pub(in crate::runtime) stop_signal: i32,
+    /// Most processes, where no control group counts them.
+    pub(in crate::runtime) most_processes: Option<u32>,
+    /// What shows its image, if not the usual.
+    pub(in crate::runtime) instead: Option<InsteadOfOverlay>,
+}
+
+/// Starts the program and watches over it and all that it starts, as PID 1 does.
+pub(in crate::runtime) fn run(
+    program: &Program,
+    run_as: Option<&RunAs>,
+    rules: Rules,
+    socket: &mut UnixStream,
+) -> Result<(), SetupError> {
     let commands = socket.try_clone().map_err(step("listen to the supervisor"))?;
     let terminated = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&terminated);
+    // Before the program, which may start so many processes that no thread can be had any more.
     thread::Builder::new()
-        .spawn(move || obey(commands, stop_signal, &flag))
+        .spawn(move || obey(commands, rules.stop_signal, &flag))
         .map_err(step("listen to the supervisor"))?;
+    if let Some(most) = rules.most_processes {
+        limit_processes(most.into()).map_err(step("limit the number of processes"))?;
+    }
+    let train = match program::start(program, run_as) {
+        Ok(child) => Pid::from_child(&child),
+        Err(error) => {
+            let (code, explanation) = (error.code(), chain(&error));
+            return tell(socket, &Message::NotStarted { code, explanation });
+        }
+    };
+    tell(socket, &Message::Started { instead: rules.instead })?;
     let exit = reap_until(train)?;
     if terminated.load(Ordering::SeqCst) {
         // Every process was asked to end and has the grace to do so, not only `train`.
@@ -143,6 +170,12 @@ fn watch(train: Pid, stop_signal: i32, socket: &mut UnixStream) -> Result<(), Se
     }
     // When this process ends, the kernel kills what is left in its namespace.
     tell(socket, &Message::Exited(exit))
+}
+
+/// Limits the processes that this user has in this namespace; nobody may raise a limit of their own.
+fn limit_processes(most: u64) -> rustix::io::Result<()> {
+    let allowed = getrlimit(Resource::Nproc).maximum.map_or(most, |allowed| allowed.min(most));
+    setrlimit(Resource::Nproc, Rlimit { current: Some(allowed), maximum: Some(allowed) })
 }
 
 /// Carries out the supervisor's commands; without a supervisor everything is killed.
@@ -172,7 +205,7 @@ fn reap_until(train: Pid) -> Result<Exit, SetupError> {
 }
 
 /// Waits until no other process of the instance is left.
-fn reap_all() -> Result<(), SetupError> {
+pub(in crate::runtime) fn reap_all() -> Result<(), SetupError> {
     loop {
         match wait(WaitOptions::empty()) {
             Err(rustix::io::Errno::CHILD) => return Ok(()),
@@ -189,7 +222,7 @@ fn exit(status: WaitStatus) -> Exit {
     }
 }
 
-fn message(error: &SetupError) -> Message {
+pub(in crate::runtime) fn message(error: &SetupError) -> Message {
     match error {
         SetupError::Overlay { target, source } => {
             Message::OverlayRefused { target: target.clone(), reason: source.to_string() }
@@ -198,14 +231,14 @@ fn message(error: &SetupError) -> Message {
     }
 }
 
-fn tell(socket: &mut UnixStream, message: &Message) -> Result<(), SetupError> {
+pub(in crate::runtime) fn tell(socket: &mut UnixStream, message: &Message) -> Result<(), SetupError> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     socket.write_all(&line).map_err(|_| SetupError::Gone)
 }
 
 /// Reads the supervisor's order byte for byte up to its end: what follows are commands.
-fn order(socket: &mut UnixStream) -> Result<Order, SetupError> {
+pub(in crate::runtime) fn order<T: DeserializeOwned>(socket: &mut UnixStream) -> Result<T, SetupError> {
     let mut length = [0; 8];
     socket.read_exact(&mut length).map_err(|_| SetupError::Gone)?;
     let mut text = Vec::new();

@@ -20,6 +20,9 @@ const LINKS: [(&str, &str); 5] = [
     ("/dev/ptmx", "pts/ptmx"),
 ];
 
+/// Where programs look for their control group.
+const GROUPS: &str = "/sys/fs/cgroup";
+
 /// Where a C library finds the name servers.
 const RESOLVER: &str = "/etc/resolv.conf";
 
@@ -56,6 +59,7 @@ pub(super) fn trees(jail: &Jail) -> Result<Vec<Tree>, SetupError> {
         Tree::new("devpts", &[("mode", "0620"), ("ptmxmode", "0666")], silent, "/dev/pts")?,
         Tree::new("tmpfs", &[("mode", "1777"), ("size", &shm_size)], silent, "/dev/shm")?,
     ];
+    trees.extend(groups(&jail.groups)?);
     // Not every kernel has POSIX message queues, and few programs use them.
     trees.extend(Tree::new("mqueue", &[], silent, "/dev/mqueue"));
     for device in DEVICES {
@@ -72,6 +76,43 @@ pub(super) fn trees(jail: &Jail) -> Result<Vec<Tree>, SetupError> {
         Root::Layers { .. } => trees.extend(resolver(|_| Some(RESOLVER.into()))?),
     }
     Ok(trees)
+}
+
+/// The instance's own control group where programs look for it, such as those that ask how many processors they may
+/// use. Nothing of it can be changed.
+fn groups(hierarchies: &[Vec<String>]) -> Result<Vec<Tree>, SetupError> {
+    let locked = MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC
+        | MountAttrFlags::MOUNT_ATTR_RDONLY;
+    let mut trees = Vec::new();
+    let several = hierarchies.iter().any(|controllers| !controllers.is_empty());
+    if several {
+        let folder = locked - MountAttrFlags::MOUNT_ATTR_RDONLY;
+        trees.push(Tree::new("tmpfs", &[("mode", "0755"), ("size", "64k")], folder, GROUPS)?);
+    }
+    for controllers in hierarchies {
+        let options: Vec<_> = controllers.iter().map(|controller| (controller.as_str(), "")).collect();
+        trees.push(match (controllers.is_empty(), several) {
+            (true, false) => Tree::new("cgroup2", &[], locked, GROUPS)?,
+            (true, true) => Tree::new("cgroup2", &[], locked, Path::new(GROUPS).join("unified"))?,
+            (false, _) => {
+                Tree::new("cgroup", &options, locked, Path::new(GROUPS).join(controllers.join(",")))?
+            }
+        });
+    }
+    Ok(trees)
+}
+
+/// Makes links where nothing is yet.
+pub(super) fn link(links: &[(PathBuf, PathBuf)]) -> Result<(), SetupError> {
+    for (path, points_to) in links {
+        if fs::symlink_metadata(path).is_err() {
+            fs::create_dir_all(path.parent().unwrap_or(path)).map_err(at("make a place for", path))?;
+            fs::os::unix::fs::symlink(points_to, path).map_err(at("link", path))?;
+        }
+    }
+    Ok(())
 }
 
 /// The file behind the machine's `/etc/resolv.conf`, where `target` wants it: of the machine's own

@@ -1,6 +1,6 @@
 //! Finds and starts `train`, and explains why it can't be started.
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use super::{Program, RunAs};
 use crate::executable;
+use crate::sys::{self, Strings};
 
 /// The exit code of a shell for a program that is not there.
 const NOT_FOUND: i32 = 127;
@@ -64,7 +65,7 @@ impl StartError {
 
 /// Starts a program with this process's standard output and error and nothing to read.
 pub(super) fn start(program: &Program, run_as: Option<&RunAs>) -> Result<Child, StartError> {
-    let (name, arguments) = program.command.split_first().ok_or(StartError::Empty)?;
+    let name = program.command.first().ok_or(StartError::Empty)?;
     let folder = &program.working_directory;
     if !folder.is_dir() {
         return Err(StartError::WorkingDirectory { path: folder.clone() });
@@ -77,17 +78,25 @@ pub(super) fn start(program: &Program, run_as: Option<&RunAs>) -> Result<Child, 
     if let Some(run_as) = run_as {
         run_as.apply(&mut command);
     }
+    let executed = execute(&mut command, &path, program);
+    executed.map_err(|error| explain(path.clone(), error))?;
     command
-        .arg0(name)
-        .args(arguments)
-        .env_clear()
-        .envs(&program.environment)
         .current_dir(folder)
         .stdin(Stdio::null())
         // A group of its own: what `train` sends to its group must not reach those who watch it.
         .process_group(0)
         .spawn()
         .map_err(|error| explain(path, error))
+}
+
+/// Says what is executed, with which arguments and environment.
+fn execute(command: &mut Command, path: &Path, program: &Program) -> io::Result<()> {
+    let bytes = |text: &String| text.clone().into_bytes();
+    let arguments = Strings::new(program.command.iter().map(bytes))?;
+    let variables = program.environment.iter().map(|(name, value)| format!("{name}={value}").into_bytes());
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    sys::execute_directly(command, path, arguments, Strings::new(variables)?);
+    Ok(())
 }
 
 /// The file that a name means; relative paths start at the working directory.

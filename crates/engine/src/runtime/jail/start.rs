@@ -8,14 +8,13 @@ use std::process::{Child, Command as Process, Stdio};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
-use super::ids::Ids;
+use super::ids::{self, Ids};
 use super::{Command, INIT_COMMAND, InsteadOfOverlay, Jail, Message, Order};
+use crate::cgroup::Group;
 use crate::run::Exit;
+use crate::runtime::talk::Talk;
 use crate::sys::watch_readable;
 
 mod refusal;
@@ -68,12 +67,10 @@ pub(crate) struct Running {
     /// PID 1, once it is there.
     first: Option<OwnedFd>,
     ended: AsyncFd<OwnedFd>,
-    messages: BufReader<OwnedReadHalf>,
-    commands: OwnedWriteHalf,
-    line: Vec<u8>,
+    talk: Talk,
 }
 
-/// What the processes of a jail write.
+/// What the processes of an instance write.
 #[derive(Debug)]
 pub(crate) struct Output {
     /// Standard output.
@@ -84,12 +81,30 @@ pub(crate) struct Output {
 
 /// Starts `self_program` as the first process of a jail, up to namespaces with their id maps.
 ///
+/// With a control group, everything in the jail is in it.
+///
 /// # Errors
 /// The kernel refuses it, or the program does not know `instance-init`.
-pub(crate) async fn start(self_program: &Path, jail: &Jail) -> Result<(Running, Output), StartError> {
-    let (mut running, output) = ordered(self_program, &Order::Start(Box::new(jail.clone()))).await?;
+pub(crate) async fn start(
+    self_program: &Path,
+    jail: &Jail,
+    group: Option<&Group>,
+) -> Result<(Running, Output), StartError> {
+    let (mut running, output) = ordered(self_program, &Order::Start(Box::new(jail.clone())), group).await?;
     running.begun().await?;
     Ok((running, output))
+}
+
+/// Whether the kernel gives this user the namespaces of a jail.
+///
+/// # Errors
+/// It refuses them, or the program does not know `instance-init`.
+pub(crate) async fn probe(self_program: &Path) -> Result<(), StartError> {
+    let (running, output) = unshared(self_program).await?;
+    let Running { mut init, talk, .. } = running;
+    // With the socket it ends.
+    drop((talk, output));
+    init.wait().map(drop).map_err(|source| StartError::Io { step: "end a process in namespaces", source })
 }
 
 /// Makes everything in a folder the user's own again after an instance that had more than one user id; after
@@ -101,8 +116,8 @@ pub(crate) async fn take_back(self_program: &Path, folder: &Path) -> Result<(), 
     if !matches!(Ids::of_this_user(), Ids::Subordinate(_)) {
         return Ok(());
     }
-    let (mut running, _output) = ordered(self_program, &Order::TakeBack(folder.to_owned())).await?;
-    let answer = running.message().await;
+    let (mut running, _output) = ordered(self_program, &Order::TakeBack(folder.to_owned()), None).await?;
+    let answer = running.talk.message().await;
     running.ended().await.map_err(|source| StartError::Io { step: "wait for a process", source })?;
     match answer {
         Some(Message::TakenBack) => Ok(()),
@@ -111,23 +126,32 @@ pub(crate) async fn take_back(self_program: &Path, folder: &Path) -> Result<(), 
 }
 
 /// Starts `instance-init`, makes its namespaces what they should be and gives it an order.
-async fn ordered(self_program: &Path, order: &Order) -> Result<(Running, Output), StartError> {
+async fn ordered(
+    self_program: &Path,
+    order: &Order,
+    group: Option<&Group>,
+) -> Result<(Running, Output), StartError> {
+    let (mut running, output) = unshared(self_program).await?;
+    ids::map(Pid::from_child(&running.init))
+        .map_err(|source| StartError::Io { step: "map user ids into the instance", source })?;
+    // Nothing else has been started yet, so nothing is left outside.
+    group
+        .map_or(Ok(()), |group| group.take(running.init.id()))
+        .map_err(|source| StartError::Io { step: "put the instance into its control group", source })?;
+    let sent = running.talk.order(order).await;
+    sent.map_err(|source| StartError::Io { step: "talk to the instance", source })?;
+    Ok((running, output))
+}
+
+/// Starts the first process of a jail, up to its namespaces.
+async fn unshared(self_program: &Path) -> Result<(Running, Output), StartError> {
     let (mut running, output) = spawn(self_program)
         .map_err(|source| StartError::Io { step: "start the first process of the instance", source })?;
-    match running.message().await {
+    match running.talk.message().await {
         Some(Message::Unshared) => {}
         Some(Message::NamespacesRefused { errno }) => return Err(refusal::explain(errno)),
         other => return Err(unexpected(other)),
     }
-    let given = Ids::of_this_user().give(running.init.id()).await;
-    given.map_err(|source| StartError::Io { step: "map user ids into the instance", source })?;
-    let order = serde_json::to_vec(order)
-        .map_err(|error| StartError::Broken { explanation: format!("can't write down the jail: {error}") })?;
-    let sent = async {
-        running.commands.write_all(&(order.len() as u64).to_le_bytes()).await?;
-        running.commands.write_all(&order).await
-    };
-    sent.await.map_err(|source| StartError::Io { step: "talk to the instance", source })?;
     Ok((running, output))
 }
 
@@ -148,26 +172,15 @@ fn spawn(self_program: &Path) -> io::Result<(Running, Output)> {
         stdout: Receiver::from_owned_fd(stdout.into())?,
         stderr: Receiver::from_owned_fd(stderr.into())?,
     };
-    ours.set_nonblocking(true)?;
-    let (read, commands) = UnixStream::from_std(ours)?.into_split();
     let ended = watch_readable(pidfd_open(Pid::from_child(&init), PidfdFlags::empty())?)?;
-    let running =
-        Running { init, first: None, ended, messages: BufReader::new(read), commands, line: Vec::new() };
+    let running = Running { init, first: None, ended, talk: Talk::new(ours)? };
     Ok((running, output))
 }
 
 impl Running {
-    /// The next message; none when there will be no more. Nothing is lost when it is not awaited to
-    /// its end.
-    async fn message(&mut self) -> Option<Message> {
-        self.messages.read_until(b'\n', &mut self.line).await.ok()?;
-        let line = std::mem::take(&mut self.line);
-        serde_json::from_slice(&line).ok()
-    }
-
     /// Waits until PID 1 is there.
     async fn begun(&mut self) -> Result<(), StartError> {
-        let pid = match self.message().await {
+        let pid = match self.talk.message().await {
             Some(Message::Begun { pid }) => pid,
             other => return Err(unexpected(other)),
         };
@@ -183,7 +196,7 @@ impl Running {
 
     /// Waits until the program runs; tells what shows its image if not the usual.
     pub(crate) async fn started(&mut self) -> Result<Option<InsteadOfOverlay>, StartError> {
-        match self.message().await {
+        match self.talk.message().await {
             Some(Message::Started { instead }) => Ok(instead),
             Some(Message::NotStarted { code, explanation }) => Err(StartError::Program { code, explanation }),
             Some(Message::OverlayRefused { target, reason }) => Err(StartError::Overlay { target, reason }),
@@ -194,7 +207,7 @@ impl Running {
     /// Waits until the program has ended; how, only the first process of the instance knows, and
     /// it may have been killed.
     pub(crate) async fn exited(&mut self) -> Option<Exit> {
-        match self.message().await {
+        match self.talk.message().await {
             Some(Message::Exited(exit)) => Some(exit),
             _ => None,
         }
@@ -213,10 +226,8 @@ impl Running {
     }
 
     /// Sends a command to every process of the instance.
-    ///
-    /// The instance may have ended at the same moment, which is no error.
     pub(crate) async fn command(&mut self, command: Command) {
-        let _ = self.commands.write_all(&[command.byte()]).await;
+        self.talk.command(command).await;
     }
 }
 

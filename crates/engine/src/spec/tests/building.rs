@@ -39,8 +39,14 @@ fn a_small_request_gets_the_defaults() {
     assert_eq!(spec.stopping.max_runtime, Duration::from_secs(86_400));
     assert_eq!((spec.stopping.max_wait, spec.stopping.max_pending), (None, None));
     assert!(!spec.network_isolation && !spec.traffic_encryption && !spec.managed_spot);
-    let settings =
-        Settings { merge: None, shard_by: ShardBy::Key, grace: None, shm_size_gb: None, output_level: None };
+    let settings = Settings {
+        merge: None,
+        shard_by: ShardBy::Key,
+        grace: None,
+        shm_size_gb: None,
+        pids_limit: None,
+        output_level: None,
+    };
     assert_eq!(spec.settings, settings);
     assert!(spec.hyperparameters.is_empty() && spec.environment.is_empty() && spec.tags.is_empty());
     assert_eq!((spec.role_arn, spec.checkpoint, spec.retries), (None, None, None));
@@ -92,7 +98,7 @@ fn all_that_is_sent_arrives() {
         "RetryStrategy": {"MaximumRetryAttempts": 3},
         "Trainyard": {
             "Merge": {"Glob": "part-*.parquet", "Output": "pairs.parquet", "OrderBy": "row"},
-            "ShardBy": "size", "GraceInSeconds": 0, "ShmSizeInGB": 2, "Output": {"Level": 6}
+            "ShardBy": "size", "GraceInSeconds": 0, "ShmSizeInGB": 2, "PidsLimit": 100, "Output": {"Level": 6}
         }
     }));
     let spec = spec(&request).unwrap();
@@ -127,6 +133,7 @@ fn all_that_is_sent_arrives() {
             shard_by: ShardBy::Size,
             grace: Some(Duration::ZERO),
             shm_size_gb: Some(2),
+            pids_limit: Some(100),
             output_level: Some(6),
         }
     );

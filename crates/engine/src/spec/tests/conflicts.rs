@@ -376,7 +376,7 @@ fn a_merged_file_is_a_plain_file_of_a_known_format() {
     }
     for output in ["pairs.txt", ".csv", "a/b.csv", "model.tar.gz"] {
         let text = format!(
-            "Trainyard.Merge.Output '{output}' must be the name of a file that ends in .parquet, .csv, .jsonl or .npy"
+            "Trainyard.Merge.Output '{output}' must be the name of a file that ends in .parquet, .csv, .jsonl, .arrow, .npy or .npz"
         );
         check(&merged(output), &[&text]);
     }

@@ -14,19 +14,19 @@ const ROWS_WIDTH: usize = 20;
 
 /// What a header says, for an array of at least one axis in C order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Header {
+pub(in crate::join) struct Header {
     /// Type of the values, such as `<f8`.
     descr: String,
     item_bytes: u64,
     /// Length of the first axis.
-    pub(super) rows: u64,
+    pub(in crate::join) rows: u64,
     /// Lengths of the others.
     row_shape: Vec<u64>,
 }
 
 impl Header {
     /// Reads a header and says how many bytes it took.
-    pub(super) fn read(reader: &mut impl Read) -> Result<(Self, u64), PartError> {
+    pub(in crate::join) fn read(reader: &mut impl Read) -> Result<(Self, u64), PartError> {
         let mut start = [0; 8];
         reader.read_exact(&mut start).map_err(cut_off)?;
         if !start.starts_with(MAGIC) {
@@ -62,13 +62,29 @@ impl Header {
         Ok(Self { descr, item_bytes, rows, row_shape: row_shape.to_vec() })
     }
 
+    /// A vector of so many values.
+    pub(in crate::join) fn of_vector(descr: &str, rows: u64) -> Self {
+        // Only types with a size are written.
+        let item_bytes = item_bytes(descr).unwrap_or(0);
+        Self { descr: descr.to_owned(), item_bytes, rows, row_shape: Vec::new() }
+    }
+
+    /// The header of a single value, as bytes.
+    pub(in crate::join) fn scalar(descr: &str) -> Vec<u8> {
+        let dict = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': (), }}");
+        // Magic, version and length take ten bytes, the newline one.
+        let length = (dict.len() + 11).next_multiple_of(ALIGNMENT) - 10;
+        let text = format!("{dict:<0$}\n", length - 1);
+        [MAGIC, &[1, 0][..], &(length as u16).to_le_bytes(), text.as_bytes()].concat()
+    }
+
     /// Whether the rows of another array can follow.
-    pub(super) fn same_rows(&self, other: &Self) -> bool {
+    pub(in crate::join) fn same_rows(&self, other: &Self) -> bool {
         self.descr == other.descr && self.row_shape == other.row_shape
     }
 
     /// Type and shape of a row, for messages.
-    pub(super) fn rows_text(&self) -> String {
+    pub(in crate::join) fn rows_text(&self) -> String {
         let shape: Vec<String> = self.row_shape.iter().map(u64::to_string).collect();
         match shape.len() {
             0 => self.descr.clone(),
@@ -77,7 +93,7 @@ impl Header {
     }
 
     /// Bytes of all values; `u128::MAX` where that can not be counted.
-    pub(super) fn bytes(&self) -> u128 {
+    pub(in crate::join) fn bytes(&self) -> u128 {
         let axes = self.row_shape.iter().chain([&self.rows, &self.item_bytes]);
         if axes.clone().any(|&axis| axis == 0) {
             return 0;
@@ -86,7 +102,7 @@ impl Header {
     }
 
     /// The header as bytes: version 1.0, or 2.0 where the shape is too long for it.
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(in crate::join) fn encode(&self) -> Vec<u8> {
         let mut shape = self.rows.to_string();
         for axis in &self.row_shape {
             shape.push_str(", ");

@@ -3,10 +3,13 @@
 use crate::problem::MatrixError;
 use std::path::{Path, PathBuf};
 
-/// All files below the folder in the order of the bytes of their paths.
+/// All files below the folder in the order of the bytes of their paths; a file stands for itself.
 ///
 /// Names that begin with `.` or `_` do not count, as is the custom for folders of Parquet files.
 pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>, MatrixError> {
+    if fs_err::metadata(folder).map_err(MatrixError::List)?.is_file() {
+        return Ok(vec![folder.to_owned()]);
+    }
     let mut found = Vec::new();
     collect(folder, &mut found)?;
     if found.is_empty() {

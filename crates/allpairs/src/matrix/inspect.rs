@@ -1,0 +1,128 @@
+//! Every row is looked at once: whether its numbers are finite, its norm, and what a report says of all rows.
+
+use crate::dense::{DenseMatrix, DenseRows};
+use crate::problem::{MatrixError, NonFinite};
+use crate::quantised;
+use crate::score::{self, dot};
+use crate::sparse::SparseFile;
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+/// Rows that are inspected at a time.
+const INSPECTED_ROWS: usize = 64;
+
+/// A row whose norm is that close to 1 counts as normalised: as close as float32 gets one with a thousand columns.
+const UNIT: f64 = 1e-6;
+
+/// What is known of the rows of a matrix beside their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct RowFacts {
+    /// For each row a hash of its numbers (as float64; −0 is 0), by which equal rows are told.
+    pub(crate) fingerprints: Vec<u128>,
+    /// Rows whose norm, as they are stored, is 1.
+    pub(crate) unit_rows: u64,
+}
+
+impl RowFacts {
+    /// Rows among these that equal an earlier one.
+    pub(crate) fn duplicates(&self) -> u64 {
+        let mut sorted = self.fingerprints.clone();
+        sorted.par_sort_unstable();
+        sorted.par_windows(2).filter(|pair| pair[0] == pair[1]).count() as u64
+    }
+
+    /// A hash of the whole matrix, to tell whether it is the same as before.
+    pub(crate) fn content(&self) -> u128 {
+        let mut hash = Xxh3::new();
+        self.fingerprints.iter().for_each(|row| hash.update(&row.to_le_bytes()));
+        hash.digest128()
+    }
+
+    /// Takes in the rows of a sparse file.
+    pub(crate) fn push_sparse(&mut self, file: &SparseFile) {
+        let mut bytes = Vec::new();
+        for row in 0..file.rows() {
+            bytes.clear();
+            for entry in file.row(row) {
+                bytes.extend_from_slice(&entry.column.to_le_bytes());
+                bytes.extend_from_slice(&entry.value.to_le_bytes());
+            }
+            self.fingerprints.push(xxh3_128(&bytes));
+            let squares = file.row(row).iter().map(|entry| entry.value * entry.value);
+            self.unit_rows += u64::from(is_unit(squares.sum::<f64>().sqrt()));
+        }
+    }
+}
+
+fn is_unit(norm: f64) -> bool {
+    (norm - 1.0).abs() <= UNIT
+}
+
+/// Looks at every row once: all numbers finite, its exponent, its norm, its error in 16-bit integers.
+pub(crate) fn inspect(matrix: DenseMatrix, stop: &AtomicBool) -> Result<(DenseRows, RowFacts), MatrixError> {
+    let rows = matrix.rows();
+    let (mut norms, mut exponents, mut fingerprints) = (vec![0.0; rows], vec![0i16; rows], vec![0u128; rows]);
+    let blocks = norms
+        .par_chunks_mut(INSPECTED_ROWS)
+        .zip(exponents.par_chunks_mut(INSPECTED_ROWS))
+        .zip(fingerprints.par_chunks_mut(INSPECTED_ROWS));
+    let outcomes: Vec<Result<f64, MatrixError>> = blocks
+        .enumerate()
+        .map(|(block, ((norms, exponents), fingerprints))| {
+            if stop.load(Ordering::Relaxed) {
+                return Err(MatrixError::Stopped);
+            }
+            let first = block * INSPECTED_ROWS;
+            inspect_block(&matrix, first, &mut Block { norms, exponents, fingerprints })
+        })
+        .collect();
+    // In order of rows, so that the row named is the same however many threads there are.
+    let errors = outcomes.into_iter().collect::<Result<Vec<f64>, _>>()?;
+    let quantisation_error = errors.into_iter().fold(0.0, f64::max);
+    let stored = norms.iter().zip(&exponents).map(|(norm, exponent)| norm * 2f64.powi(i32::from(*exponent)));
+    let unit_rows = stored.filter(|norm| is_unit(*norm)).count() as u64;
+    let facts = RowFacts { unit_rows, fingerprints };
+    Ok((DenseRows { matrix, norms, exponents, quantisation_error }, facts))
+}
+
+/// What is found out about some rows.
+struct Block<'a> {
+    norms: &'a mut [f64],
+    exponents: &'a mut [i16],
+    fingerprints: &'a mut [u128],
+}
+
+fn inspect_block(matrix: &DenseMatrix, first: usize, block: &mut Block) -> Result<f64, MatrixError> {
+    let count = block.norms.len();
+    let mut rows = vec![0.0; count * matrix.stride()];
+    matrix.read(first..first + count, &mut rows);
+    let mut largest_error = 0.0f64;
+    let mut bytes = Vec::new();
+    for (at, row) in rows.chunks_exact_mut(matrix.stride()).enumerate() {
+        if let Some(column) = row.iter().position(|value| !value.is_finite()) {
+            let (file, file_row) = matrix.place(first + at);
+            return Err(MatrixError::NonFinite {
+                whose: "matrix",
+                row: (first + at) as u64,
+                column: column as u64,
+                value: NonFinite::of(row[column]),
+                file: file.to_owned(),
+                file_row: file_row as u64,
+            });
+        }
+        bytes.clear();
+        // Adding zero turns −0 into 0.
+        row.iter().for_each(|value| bytes.extend_from_slice(&(value + 0.0).to_le_bytes()));
+        block.fingerprints[at] = xxh3_128(&bytes);
+        if matrix.needs_scaling(first + at) {
+            let largest = row.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
+            // Exponents of float64 lie between -1074 and 1023.
+            block.exponents[at] = score::exponent(largest) as i16;
+            score::scale(row, i32::from(block.exponents[at]));
+        }
+        block.norms[at] = dot(row, row).sqrt();
+        largest_error = largest_error.max(quantised::error(row, block.norms[at]));
+    }
+    Ok(largest_error)
+}

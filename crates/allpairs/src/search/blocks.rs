@@ -1,0 +1,229 @@
+//! Rows in blocks with their lists of candidates: how threads share out the work, and what they hand each other.
+//!
+//! A block of own rows meets itself, the blocks after it and the rows of other hosts. What is found of a pair
+//! serves both rows if both have a list. So all rows are finished together, which takes memory for all their
+//! neighbours.
+
+use super::candidates::{Candidates, Scorer};
+use super::share::Share;
+use super::{Ended, NEIGHBOURS_UNDER_WAY, Search};
+use crate::neighbours::Neighbour;
+use crate::quantised::Margin;
+use rayon::prelude::*;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+
+/// Rows of a block have floors for a multiple of this, which all tiles divide.
+pub(super) const BLOCK_STEP: usize = 96;
+
+/// Neighbours that may be kept in memory if nobody said how many there would be.
+const KEPT_NEIGHBOURS: usize = NEIGHBOURS_UNDER_WAY / 2;
+
+/// Some rows with their candidates.
+pub(super) struct Block {
+    pub(super) rows: Range<usize>,
+    /// For each row the greatest sum that is not worth offering. Nothing ever is for zero rows and beyond the
+    /// last row.
+    floors: Vec<AtomicI32>,
+    lists: Mutex<Vec<Candidates>>,
+}
+
+/// What a block is compared with at a time.
+#[derive(Clone, Copy)]
+pub(super) struct Side<'a> {
+    pub(super) first: usize,
+    pub(super) end: usize,
+    /// The block of these rows, if they have lists too.
+    pub(super) mirror: Option<&'a Block>,
+    /// Whether only the rows that come after a row are its partners, since all of them are rows of the block.
+    pub(super) later_only: bool,
+}
+
+impl<'a> Side<'a> {
+    /// Rows without lists.
+    pub(super) fn of_rows(rows: Range<usize>) -> Self {
+        Self { first: rows.start, end: rows.end, mirror: None, later_only: false }
+    }
+
+    fn of_block(block: &'a Block, later_only: bool) -> Self {
+        Self { first: block.rows.start, end: block.rows.end, mirror: Some(block), later_only }
+    }
+
+    pub(super) fn rows(&self) -> Range<usize> {
+        self.first..self.end
+    }
+}
+
+/// A pair that may matter for its row.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hit {
+    pub(super) row: usize,
+    pub(super) column: u32,
+    pub(super) found: Found,
+}
+
+/// What is known of a pair.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Found {
+    /// Its sum, which is off by the margin at most.
+    Sum(i32),
+    /// Its score.
+    Score(f32),
+}
+
+/// One thread's room to work in.
+pub(super) trait Worker {
+    /// Makes a block the one that is compared.
+    fn load(&mut self, block: &Block);
+
+    /// Compares that block with other rows.
+    fn meet(&mut self, block: &Block, side: Side);
+}
+
+impl Block {
+    /// Rows of which those `searched` have this floor to begin with; the others are in no search.
+    pub(super) fn new(rows: Range<usize>, board: &Board, searched: impl Fn(usize) -> bool) -> Self {
+        let padded = rows.len().next_multiple_of(BLOCK_STEP);
+        let floor = |row: usize| if row < rows.end && searched(row) { board.first_floor } else { i32::MAX };
+        let floors = (rows.start..rows.start + padded).map(|row| AtomicI32::new(floor(row))).collect();
+        let lists = Mutex::new(rows.clone().map(|_| Candidates::new(&board.search.selection)).collect());
+        Self { rows, floors, lists }
+    }
+
+    /// Floors from the one at this place on; as many as are asked for.
+    pub(super) fn load_floors(&self, first: usize, out: &mut [i32]) {
+        for (out, floor) in out.iter_mut().zip(&self.floors[first..]) {
+            *out = floor.load(Ordering::Relaxed);
+        }
+    }
+
+    /// Takes over what was found for rows of this block.
+    pub(super) fn take(&self, hits: &mut Vec<Hit>, board: &Board, scorer: &mut impl Scorer) {
+        if hits.is_empty() {
+            return;
+        }
+        // A thread that panicked takes the search down with it, so the lists are never seen half changed.
+        let mut lists = self.lists.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        board.offered.fetch_add(hits.len(), Ordering::Relaxed);
+        for hit in hits.drain(..) {
+            let at = hit.row - self.rows.start;
+            let list = &mut lists[at];
+            let floor = match hit.found {
+                Found::Sum(sum) if sum > self.floors[at].load(Ordering::Relaxed) => {
+                    list.offer(hit.row, (hit.column, sum), &board.search.selection, scorer)
+                }
+                Found::Sum(_) => None,
+                Found::Score(similarity) => {
+                    list.offer_scored(Neighbour { column: hit.column, similarity }, board.margin)
+                }
+            };
+            if let Some(floor) = floor {
+                self.floors[at].fetch_max(floor, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// What all threads of a search see.
+pub(super) struct Board<'a> {
+    pub(super) search: &'a Search<'a>,
+    pub(super) margin: Margin,
+    /// Floor of each row to begin with.
+    first_floor: i32,
+    /// Candidates so far.
+    offered: AtomicUsize,
+}
+
+impl<'a> Board<'a> {
+    pub(super) fn new(search: &'a Search<'a>, margin: Margin, least_floor: i32) -> Self {
+        let threshold = search.selection.threshold.unwrap_or(f32::NEG_INFINITY);
+        let first_floor = margin.below(threshold).max(least_floor);
+        Self { search, margin, first_floor, offered: AtomicUsize::new(0) }
+    }
+
+    /// Whether more neighbours were found, or are to be expected, than may be kept.
+    pub(super) fn has_too_many(&self, part_done: f64) -> bool {
+        let offered = self.offered.load(Ordering::Relaxed);
+        let expected = if part_done < 0.05 { offered as f64 } else { offered as f64 / part_done };
+        self.search.selection.top_k.is_none() && expected > KEPT_NEIGHBOURS as f64
+    }
+
+    /// Lets all threads compare the pairs of a share, in blocks of so many rows. `None` if there are too many
+    /// candidates to be kept.
+    pub(super) fn compare<W: Worker>(
+        &self,
+        share: &Share,
+        size: usize,
+        new_block: &(impl Fn(Range<usize>) -> Block + Sync),
+        new_worker: &(impl Fn() -> W + Sync),
+    ) -> Option<Vec<Block>> {
+        let cut = |range: Range<usize>| {
+            range.clone().step_by(size).map(move |start| start..range.end.min(start + size))
+        };
+        let blocks: Vec<Block> = share.listed().into_iter().flat_map(cut).map(new_block).collect();
+        let meetings = meetings(share, &blocks, size);
+        let (next, held) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let kept = rayon::broadcast(|_| {
+            let mut worker = new_worker();
+            while let Some((block, side)) = meetings.get(next.fetch_add(1, Ordering::Relaxed)) {
+                worker.load(block);
+                worker.meet(block, *side);
+                let held = held.fetch_add(1, Ordering::Relaxed) + 1;
+                if self.search.stopped() || self.has_too_many(held as f64 / meetings.len() as f64) {
+                    return false;
+                }
+                (self.search.done)(self.search.rows.len() * held / meetings.len());
+            }
+            true
+        });
+        kept.into_iter().all(|kept| kept).then_some(blocks)
+    }
+
+    /// Finishes the lists of a block and hands them to `take`.
+    pub(super) fn hand_over<E, S: Scorer>(
+        &self,
+        block: Block,
+        new_scorer: &(impl Fn() -> S + Sync),
+        take: &mut impl FnMut(usize, &[Neighbour]) -> Result<(), E>,
+    ) -> Result<(), Ended<E>> {
+        let lists = block.lists.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let finished: Vec<Vec<Neighbour>> = lists
+            .into_par_iter()
+            .enumerate()
+            .map_init(new_scorer, |scorer, (at, list)| {
+                list.finish(block.rows.start + at, &self.search.selection, scorer)
+            })
+            .collect();
+        for (row, neighbours) in block.rows.zip(&finished) {
+            take(row, neighbours).map_err(Ended::Taker)?;
+        }
+        Ok(())
+    }
+}
+
+/// Blocks of own rows with whatever they are to be compared with.
+fn meetings<'a>(share: &Share, blocks: &'a [Block], size: usize) -> Vec<(&'a Block, Side<'a>)> {
+    let within = |outer: &Range<usize>, block: &Block| {
+        outer.start <= block.rows.start && block.rows.end <= outer.end && !block.rows.is_empty()
+    };
+    let mut meetings = Vec::new();
+    for (at, block) in blocks.iter().enumerate().filter(|(_, block)| within(&share.own, block)) {
+        for (other_at, other) in blocks.iter().enumerate().skip(at) {
+            if share.among && within(&share.own, other) {
+                meetings.push((block, Side::of_block(other, other_at == at)));
+            }
+        }
+        for rectangle in share.rectangles.iter().filter(|r| within(&r.rows, block)) {
+            if share.symmetric {
+                let others = blocks.iter().filter(|other| within(&rectangle.others, other));
+                meetings.extend(others.map(|other| (block, Side::of_block(other, false))));
+            } else {
+                let others = rectangle.others.clone();
+                let pieces = others.clone().step_by(size).map(|first| first..others.end.min(first + size));
+                meetings.extend(pieces.map(|piece| (block, Side::of_rows(piece))));
+            }
+        }
+    }
+    meetings
+}

@@ -73,7 +73,7 @@ impl Scratch {
 
     /// An error of writing the result, in the words of the user.
     pub(crate) fn failed(&self, error: io::Error) -> MergeError {
-        unwritable(&self.unfinished(), error)
+        unwritable(self.unfinished(), error)
     }
 
     fn unfinished(&self) -> PathBuf {

@@ -79,7 +79,7 @@ def test_resourceconfig_has_the_members_of_2022_in_order(config):
             f'{{"current_host":"{host}","current_instance_type":"ml.c5.xlarge",'
             '"current_group_name":"homogeneousCluster","hosts":["algo-1","algo-2"],'
             '"instance_groups":[{"instance_group_name":"homogeneousCluster",'
-            '"instance_type":"ml.c5.xlarge","hosts":["algo-1","algo-2"]}],"network_interface_name":"lo"}'
+            '"instance_type":"ml.c5.xlarge","hosts":["algo-1","algo-2"]}],"network_interface_name":"eth0"}'
         )
 
 

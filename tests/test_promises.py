@@ -9,6 +9,7 @@ CONTRACT = TESTS.parent / "docs/CONTRACT.md"
 ROW = re.compile(r"^\| (?P<id>[A-Z]+\d+) \| (?P<promise>.+) \| (?P<tests>`.+`) \|$", re.MULTILINE)
 
 MODULES_OF_PROMISES = (
+    "test_api",
     "test_artifact",
     "test_channels",
     "test_check",
@@ -23,7 +24,9 @@ MODULES_OF_PROMISES = (
     "test_instance",
     "test_life",
     "test_logs",
+    "test_network",
     "test_resources",
+    "test_s3",
     "test_static",
 )
 """Every test in these checks something that docs/CONTRACT.md promises."""

@@ -56,7 +56,6 @@ def test_an_unknown_member_is_named(yard, train):
     ("member", "value"),
     [
         ("CheckpointConfig", {"S3Uri": "s3://results/checkpoints"}),
-        ("EnableNetworkIsolation", True),
         ("RetryStrategy", {"MaximumRetryAttempts": 2}),
     ],
 )

@@ -261,11 +261,14 @@ class Yard:
             return {}
         return {"user": self.uid, "group": self.uid, "extra_groups": self.groups}
 
-    def give_away(self):
-        """Makes everything the yard's user's own."""
+    def give_away(self, data=True):
+        """Makes everything the yard's user's own; without the data folder while jobs run in it."""
         if self.uid != os.geteuid():
-            for path in [self.root, *self.root.rglob("*")]:
-                os.lchown(path, self.uid, self.uid)
+            roots = [root for root in self.root.iterdir() if data or root != self.data]
+            for path in [self.root, *roots, *(path for root in roots for path in root.rglob("*"))]:
+                # What a running job has just removed needs no owner.
+                with contextlib.suppress(FileNotFoundError):
+                    os.lchown(path, self.uid, self.uid)
 
     # What a job is made of.
 

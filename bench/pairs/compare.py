@@ -1,6 +1,9 @@
 """Product and libraries on the same matrix, one after the other in each round; prints medians as a table.
 
     compare.py PROGRAM MATRIX.npy [--threads 1] [--rounds 3] [--task top10|above0.8] [--peers faiss,numpy,sklearn]
+    compare.py PROGRAM MATRIX.npz --task 0.8 [--peers sp_matmul_rs,sparse_dot_topn,scipy]
+
+For sparse rows the task is a score: the ten best above it are found.
 
 PROGRAM is the crate's example `neighbours`. Its whole process is measured, from the file to the written and
 compressed part; the libraries only from the matrix in memory to arrays in memory. CPU seconds (user and system)
@@ -22,14 +25,17 @@ options.add_argument("program")
 options.add_argument("matrix")
 options.add_argument("--threads", default="1")
 options.add_argument("--rounds", type=int, default=3)
-options.add_argument("--task", default="top10", choices=["top10", "above0.8"])
-options.add_argument("--peers", default="faiss,numpy,sklearn")
+options.add_argument("--task", default="top10")
+options.add_argument("--peers")
 options = options.parse_args()
+is_sparse = options.matrix.endswith(".npz")
+peers = (options.peers or ("sp_matmul_rs" if is_sparse else "faiss,numpy,sklearn")).split(",")
 
 
 def product(channel, output):
-    setting = "top_k=10" if options.task == "top10" else "threshold=0.8"
-    command = [options.program, channel, output, setting, f"threads={options.threads}"]
+    settings = {"top10": ["top_k=10"], "above0.8": ["threshold=0.8"]}
+    settings = settings.get(options.task, ["top_k=10", f"threshold={options.task}"])
+    command = [options.program, channel, output, *settings, f"threads={options.threads}"]
     begin = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     report = json.loads(process.stdout.read())
@@ -46,7 +52,7 @@ def product(channel, output):
 
 
 def library(name):
-    command = [sys.executable, f"{here}/peers.py", name, options.matrix, options.threads, options.task]
+    command = [sys.executable, f"{here}/{'peers_sparse' if is_sparse else 'peers'}.py", name, options.matrix, options.threads, options.task]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
@@ -54,9 +60,9 @@ runs = {}
 with tempfile.TemporaryDirectory() as folder:
     channel, output = f"{folder}/matrix", f"{folder}/model"
     os.mkdir(channel)
-    os.symlink(os.path.abspath(options.matrix), f"{channel}/matrix.npy")
+    os.symlink(os.path.abspath(options.matrix), f"{channel}/matrix{os.path.splitext(options.matrix)[1]}")
     for _ in range(options.rounds):
-        for run in [product(channel, output)] + [library(name) for name in options.peers.split(",")]:
+        for run in [product(channel, output)] + [library(name) for name in peers]:
             runs.setdefault(run["peer"], []).append(run)
 
 median = {peer: {key: statistics.median(run[key] for run in of_peer) for key in ("cpu", "wall", "mib", "pairs")}

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use trainyard_engine::instance::supervise;
+use trainyard_engine::network::job_network;
 use trainyard_engine::run::InstanceDirectory;
 use trainyard_engine::runtime::{Shield, instance_init};
 
@@ -14,6 +15,7 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         ["instance-init"] => instance_init(),
+        ["network", _] => job_network(),
         ["instance", folder] => run(folder, Shield::Overlay),
         ["instance", folder, "read-only"] => run(folder, Shield::ReadOnly),
         _ => ExitCode::from(2),

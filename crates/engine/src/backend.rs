@@ -56,9 +56,10 @@ pub trait Backend: Send + Sync {
 async fn launch_all(
     backend: &dyn Backend,
     launch: &Launch,
+    networks: Vec<String>,
     start: impl Fn(&str, InstanceDirectory) -> Result<Supervisor, BackendError> + Send + Sync,
 ) -> Result<Placement, BackendError> {
-    let mut placement = Placement { supervisors: Vec::new() };
+    let mut placement = Placement { supervisors: Vec::new(), networks };
     for host in &launch.hosts {
         match start(host, launch.run.instance(host)) {
             Ok(supervisor) => placement.supervisors.push(supervisor),
@@ -98,6 +99,9 @@ pub struct Stop<'a> {
 pub struct Placement {
     /// In host order.
     pub supervisors: Vec<Supervisor>,
+    /// The backend's own names for the networks that the instances are in.
+    #[serde(default)]
+    pub networks: Vec<String>,
 }
 
 impl Placement {

@@ -6,6 +6,7 @@
 //! <data>/runs/<job>/attempt-<n>/    the run directory of each attempt
 //! ```
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,12 +21,18 @@ use crate::run::{Manifests, RunDirectory, RunDirectoryError, Stamped, Tail, Time
 use crate::store::{Store, StoreError};
 
 mod drive;
+mod jobs;
 mod publish;
+mod queue;
 #[cfg(test)]
 mod tests;
 mod tidy;
+mod waiting;
 
+pub use drive::TakenOver;
 pub use drive::{Command, Driver, Notice};
+pub use jobs::{CreateError, Described, Jobs, JobsSetup, StopError, TagChange};
+pub use waiting::Waiting;
 
 /// How long a full disk is waited for: a minute.
 const DISK_FULL_TRIES: u32 = 600;
@@ -58,6 +65,9 @@ struct Attempt {
     manifests: Manifests,
     effects: Vec<Effect>,
 }
+
+/// How many reports of each host have been taken in.
+type TakenIn = BTreeMap<String, usize>;
 
 /// Why a job can't be driven.
 #[derive(Debug, thiserror::Error)]
@@ -124,10 +134,8 @@ impl Engine {
         // First what may be refused: as long as the earlier job's artifacts are there, so is its record.
         publish::remove_earlier(&plan.output, plan.merge.as_ref().map(|merge| merge.output.as_str()))?;
         self.forget(&plan.job).await?;
-        let created = Timestamp::now();
-        self.store().add(&plan.job, &request, created)?;
-        let (job, effects) = Job::submit(&plan, created);
-        Driver::new(self.clone(), lock, Attempt { job, plan, manifests, effects })
+        let waiting = self.taken_in(&plan.outline(), &request, lock)?;
+        waiting.start(Submission { request, plan, manifests }).await
     }
 
     /// Takes up a job that was submitted before: the same plan, a new attempt for the instances that
@@ -147,7 +155,7 @@ impl Engine {
         }
         let first = RunDirectory::open(&first)?;
         let (plan, manifests) = (first.plan()?, first.read_manifests()?);
-        let mut job = Job::replay(&plan, stored.created, &stored.events);
+        let mut job = stored.replayed();
         self.take_in_late_reports(&mut job, &stored.events).await?;
         let effects = self.record(&mut job, Event::Resumed).await?;
         if effects.is_empty() {
@@ -161,14 +169,17 @@ impl Engine {
     /// A full disk is waited for: an instance that has filled it fails and gives the room back.
     async fn record(&self, job: &mut Job, event: Event) -> Result<Vec<Effect>, EngineError> {
         let at = Timestamp::now();
+        let mut after = job.clone();
+        let effects = after.apply(at, event.clone());
         let mut tries = DISK_FULL_TRIES;
         loop {
-            let stored = self.store().append(&job.name, at, &event);
+            let stored = self.store().append(&after, at, &event);
             match stored {
                 Err(error) if error.is_disk_full() && tries > 0 => tries -= 1,
                 stored => {
                     stored?;
-                    return Ok(job.apply(at, event));
+                    *job = after;
+                    return Ok(effects);
                 }
             }
             tokio::time::sleep(DISK_FULL_PAUSE).await;
@@ -180,7 +191,8 @@ impl Engine {
         &self,
         job: &mut Job,
         events: &[(Timestamp, Event)],
-    ) -> Result<(), EngineError> {
+    ) -> Result<TakenIn, EngineError> {
+        let mut taken_in = TakenIn::new();
         for instance in job.instances.clone() {
             let root = self.attempt_folder(&job.name, instance.attempt);
             if instance.has_ended() || !root.join("format").exists() {
@@ -190,11 +202,12 @@ impl Engine {
             let mut reports: Vec<Stamped> = Tail::new(reports).read()?;
             let last = last_report(events, &instance.host);
             let known = reports.iter().rposition(|report| Some(report) == last).map_or(0, |last| last + 1);
+            taken_in.insert(instance.host.clone(), reports.len());
             for report in reports.drain(known..) {
                 self.record(job, Event::Reported { host: instance.host.clone(), report }).await?;
             }
         }
-        Ok(())
+        Ok(taken_in)
     }
 
     /// Stops and removes whatever there is of a job.
@@ -206,11 +219,9 @@ impl Engine {
         Ok(())
     }
 
-    async fn release_all(&self, job: &str, placements: &[String]) -> Result<(), EngineError> {
-        for placement in placements {
-            let placement: Placement = serde_json::from_str(placement)
-                .map_err(|source| EngineError::Placement { job: job.to_owned(), source })?;
-            self.backend.release(&placement).await?;
+    async fn release_all(&self, job: &str, placements: &[(u32, String)]) -> Result<(), EngineError> {
+        for (_, placement) in placements {
+            self.backend.release(&read_placement(job, placement)?).await?;
         }
         // A driver that was killed while it launched has stored no placement.
         let unstored = tidy::written_down(&self.job_folder(job))?;
@@ -252,6 +263,10 @@ impl Engine {
     fn attempt_folder(&self, job: &str, attempt: u32) -> PathBuf {
         self.job_folder(job).join(format!("attempt-{attempt}"))
     }
+}
+
+fn read_placement(job: &str, placement: &str) -> Result<Placement, EngineError> {
+    serde_json::from_str(placement).map_err(|source| EngineError::Placement { job: job.to_owned(), source })
 }
 
 /// The last report of an instance that was stored.

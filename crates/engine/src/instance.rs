@@ -5,13 +5,15 @@
 //! and leaves nothing behind but what it hands back.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use rustix::fs::Mode;
 use rustix::process::{setsid, umask};
 
 use crate::explain::chain;
-use crate::plan::InstancePlan;
+use crate::network::{JoinError, Namespaces, Place};
+use crate::plan::{InstancePlan, NetworkPlan};
 use crate::run::{
     Appender, Exit, InstanceDirectory, LogLine, Outcome, Parts, RunDirectory, RunDirectoryError, Stream,
     Timestamp,
@@ -29,6 +31,7 @@ mod memory;
 mod metrics;
 mod objects;
 mod reports;
+mod resolver;
 mod scratch;
 mod stage;
 mod stop;
@@ -103,6 +106,8 @@ enum Broken {
     Watch(#[source] io::Error),
     #[error("the instance can't get a place of its own")]
     Jail(#[source] StartError),
+    #[error("the instance has no network")]
+    Network(#[from] JoinError),
 }
 
 /// What all phases of an instance need to know.
@@ -113,6 +118,14 @@ struct Scene<'a> {
     self_program: &'a Path,
     shield: Shield,
     stop: &'a Stop,
+    network: Option<Place>,
+}
+
+impl Scene<'_> {
+    /// What the instance's processes enter to be in the network of its job, if it is to be in one.
+    fn namespaces(&self) -> Option<&Namespaces> {
+        self.network.as_ref().map(|place| &place.namespaces)
+    }
 }
 
 async fn carry_out(
@@ -125,14 +138,19 @@ async fn carry_out(
     let run = &directory.run().map_err(Broken::Plan)?;
     let stop = &Stop::watch(directory, plan.grace).map_err(Broken::Stop)?;
     let scratch = &Scratch::new(directory.scratch());
-    let scene = Scene { plan, run, scratch, self_program, shield, stop };
+    let mut scene = Scene { plan, run, scratch, self_program, shield, stop, network: None };
     let places = match stage::stage(&scene, reports).await {
         Ok(places) => places,
         Err(error) => return Ok((not_staged(&error), Parts::default())),
     };
+    scene.network = join_network(plan).await?;
     let appender = Appender::open(&directory.log()).map_err(Broken::Log)?;
     let mut log = Log::new(appender, Metrics::new(&plan.metrics, reports));
-    let outcome = train(&scene, places, &mut log, reports).await?;
+    let outcome = tokio::select! {
+        outcome = train(&scene, places, &mut log, reports) => outcome?,
+        // The instance ends with what is dropped here: it would wait for the others in vain.
+        error = network_lost(&scene) => return Err(error.into()),
+    };
     match collect::collect(&scene, directory, reports).await {
         Ok(parts) => {
             if outcome == Outcome::Completed {
@@ -141,6 +159,25 @@ async fn carry_out(
             Ok((outcome, parts))
         }
         Err(error) => Ok((not_collected(outcome, &error, reports), Parts::default())),
+    }
+}
+
+/// The instance's place in the network of its job. The connection to it is this process's standard input,
+/// and stays open as long as the process lives.
+async fn join_network(plan: &InstancePlan) -> Result<Option<Place>, JoinError> {
+    match plan.network {
+        NetworkPlan::Job { .. } => {
+            let connection = io::stdin().as_fd().try_clone_to_owned()?;
+            Ok(Some(Place::received(connection).await?))
+        }
+        NetworkPlan::Alone => Ok(None),
+    }
+}
+
+async fn network_lost(scene: &Scene<'_>) -> JoinError {
+    match &scene.network {
+        Some(place) => place.lost().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -9,7 +9,6 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::artifact::Clash;
-use crate::plan::JobPlan;
 use crate::run::{Outcome, Part, Parts, Report, Stamped, Timestamp};
 
 mod apply;
@@ -54,8 +53,10 @@ pub struct Job {
     pub published: Option<Published>,
     /// The merged file's URI.
     pub merged: Option<String>,
-    /// Whether the plan has a merge step.
+    /// Whether there is a merge step.
     merges: bool,
+    /// Whether it is known what each host gets and does.
+    planned: bool,
     /// Whether the backend has said that the instances are placed.
     launched: bool,
     /// Why the job is ending before all instances have ended with 0.
@@ -128,9 +129,37 @@ pub struct Published {
     pub clashes_not_listed: u64,
 }
 
+/// What is known of a job before it is planned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outline {
+    /// The name, in its original case.
+    pub job: String,
+    /// In number order.
+    pub hosts: Vec<String>,
+    /// Whether there is a merge step.
+    pub merges: bool,
+}
+
 /// What happens to a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
+    /// There is no room for it yet.
+    Queued {
+        /// How many jobs come before it.
+        ahead: u32,
+    },
+    /// There is room; its image is brought here and it is planned.
+    Admitted,
+    /// It is known what each host gets and does.
+    Planned {
+        /// What the person who submitted the job should know.
+        warnings: Vec<String>,
+    },
+    /// It can't be planned.
+    NotPlanned {
+        /// What was wrong.
+        explanation: String,
+    },
     /// The backend has placed the instances.
     Launched,
     /// The backend could not place them.
@@ -199,43 +228,72 @@ pub enum Effect {
 }
 
 impl Job {
-    /// A new job and its first effect.
-    pub fn submit(plan: &JobPlan, at: Timestamp) -> (Self, Vec<Effect>) {
+    /// A new job; nothing is to be done before it is [planned](Event::Planned).
+    pub fn submit(outline: &Outline, at: Timestamp) -> Self {
         let mut job = Self {
-            name: plan.job.clone(),
-            attempt: plan.attempt,
+            name: outline.job.clone(),
+            attempt: 1,
             status: Status::InProgress,
             transitions: Vec::new(),
             created: at,
             started: None,
             ended: None,
             modified: at,
-            instances: plan
-                .instances
-                .iter()
-                .map(|instance| new_instance(&instance.host, plan.attempt))
-                .collect(),
+            instances: outline.hosts.iter().map(|host| new_instance(host, 1)).collect(),
             metrics: IndexMap::new(),
-            warnings: plan.warnings.clone(),
+            warnings: Vec::new(),
             failure_reason: None,
             published: None,
             merged: None,
-            merges: plan.merge.is_some(),
+            merges: outline.merges,
+            planned: false,
             launched: false,
             ending: None,
         };
         job.enter(SecondaryStatus::Starting, "Starting the training job", at);
-        let hosts = job.instances.iter().map(|instance| instance.host.clone()).collect();
-        (job, vec![Effect::Launch { hosts }])
+        job
     }
 
     /// The job after all that has happened to it.
-    pub fn replay(plan: &JobPlan, created: Timestamp, events: &[(Timestamp, Event)]) -> Self {
-        let (mut job, _) = Self::submit(plan, created);
+    pub fn replay(outline: &Outline, created: Timestamp, events: &[(Timestamp, Event)]) -> Self {
+        let mut job = Self::submit(outline, created);
         for (at, event) in events {
             job.apply(*at, event.clone());
         }
         job
+    }
+
+    /// What has to be done to go on after whoever did it is gone: what was under way is done again.
+    pub fn unfinished(&self) -> Vec<Effect> {
+        let running = self.running_hosts();
+        if self.has_ended() || !self.planned {
+            return Vec::new();
+        }
+        if !self.launched {
+            return vec![Effect::Launch { hosts: running }];
+        }
+        if running.is_empty() {
+            let merge = self.published.is_some();
+            return vec![if merge { Effect::Merge } else { Effect::Publish }];
+        }
+        let mut effects = Vec::new();
+        if self.started.is_some() {
+            effects.push(Effect::StartRuntimeTimer);
+        }
+        if self.ending.is_some() {
+            effects.push(Effect::Stop { hosts: running });
+        }
+        effects
+    }
+
+    /// Whether it is known what each host gets and does.
+    pub fn is_planned(&self) -> bool {
+        self.planned
+    }
+
+    /// Whether its instances were placed.
+    pub fn is_launched(&self) -> bool {
+        self.launched
     }
 
     /// The current secondary status.

@@ -18,6 +18,7 @@ pub mod image;
 pub mod instance;
 pub mod job;
 pub mod lookup;
+pub mod network;
 pub mod plan;
 pub mod prepare;
 pub mod run;

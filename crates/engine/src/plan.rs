@@ -4,20 +4,25 @@
 //! machines and after a restart, so nothing in it may depend on the memory of this process.
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::job::Outline;
+
 mod build;
 mod config;
 mod gpus;
 mod image;
 mod limits;
+pub(crate) mod network;
 mod path;
 mod shard;
 
+pub(crate) use build::check_listing;
 pub use build::{Listing, PlanError, Surroundings, manifests, plan};
 pub use gpus::{DeviceEdits, Gpu, GpuError, GpuPlan, GpuPolicy, wants_accelerators};
 pub use image::{ALLPAIRS, BUILT_IN_PROGRAM, FileKind, Image, ImageError};
@@ -49,6 +54,12 @@ impl JobPlan {
         self.instances.iter().any(|instance| matches!(instance.runtime, RuntimePlan::Docker(_)))
     }
 
+    /// What of it is known before anything is planned.
+    pub fn outline(&self) -> Outline {
+        let hosts = self.instances.iter().map(|instance| instance.host.clone()).collect();
+        Outline { job: self.job.clone(), hosts, merges: self.merge.is_some() }
+    }
+
     /// Between SIGTERM and SIGKILL; the same for all instances.
     pub fn grace(&self) -> Duration {
         self.instances.first().map_or(Duration::ZERO, |instance| instance.grace)
@@ -66,6 +77,8 @@ pub struct InstancePlan {
     pub host: String,
     /// Every host of the job, in number order.
     pub hosts: Vec<HostAddress>,
+    /// What the instance can reach.
+    pub network: NetworkPlan,
     /// What the instance is there for.
     pub role: Role,
     /// How `train` is started.
@@ -99,6 +112,20 @@ pub struct HostAddress {
     pub name: String,
     /// An IP address.
     pub address: String,
+}
+
+/// What an instance can reach by network. Its loopback interface is its own in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NetworkPlan {
+    /// A network of the job's own, in which its instances reach each other at their addresses.
+    Job {
+        /// How many bits of the addresses are the same for all hosts.
+        prefix_length: u8,
+        /// Where the way out of the network is, and its name server; an isolated job has none.
+        gateway: Option<Ipv4Addr>,
+    },
+    /// Nothing, or what a daemon gives to its containers.
+    Alone,
 }
 
 /// What an instance is there for.

@@ -15,15 +15,18 @@ use crate::docker::Sockets;
 use crate::engine::Submission;
 use crate::gpu::{GpusError, gpus};
 use crate::image::UnpackedImage;
+use crate::job::Outline;
+use crate::plan::network::INTERFACE;
 use crate::plan::{
-    FileKind, GpuPolicy, Image, ImageError, LimitPolicy, Listing, PlanError, Surroundings, manifests, plan,
-    wants_accelerators,
+    FileKind, Gpu, GpuPolicy, Image, ImageError, LimitPolicy, Listing, PlanError, Surroundings,
+    check_listing, manifests, plan, wants_accelerators,
 };
 use crate::spec::{
     Capabilities, ChannelSource, ChannelSpec, TrainingJobSpec, Unsupported, Violations, unsupported,
 };
 use crate::storage::{Buckets, StorageError};
 use crate::wire::CreateTrainingJobRequest;
+use trainyard_toolkit::contract::host_name;
 
 mod choose;
 mod container;
@@ -62,12 +65,15 @@ pub struct Machine {
     pub gpus: GpuPolicy,
 }
 
+impl Machine {
+    /// The name of a job's image, or of the one that is run in its place.
+    fn image_name<'a>(&'a self, spec: &'a TrainingJobSpec) -> &'a str {
+        self.images.get(&spec.algorithm.image).unwrap_or(&spec.algorithm.image)
+    }
+}
+
 /// Jobs of this machine belong to no account; twelve digits are what programs expect.
-const ACCOUNT: &str = "000000000000";
-/// Instances of this machine share its network; they meet on the loopback interface.
-const NETWORK_INTERFACE: &str = "lo";
-/// Containers of a daemon have one of their own.
-const CONTAINER_INTERFACE: &str = "eth0";
+pub const ACCOUNT: &str = "000000000000";
 
 /// Why a request can't become a job.
 #[derive(Debug, thiserror::Error)]
@@ -138,23 +144,84 @@ pub async fn prepare(
     capabilities: &Capabilities,
     progress: ImageProgress,
 ) -> Result<Prepared, PrepareError> {
+    plan_checked(check(request, machine, capabilities)?, machine, progress).await
+}
+
+/// A request in which nothing is wrong that can be known before its image is here.
+#[derive(Debug)]
+pub struct Checked {
+    text: String,
+    spec: TrainingJobSpec,
+    of_machine: Option<Image>,
+    output_folder: PathBuf,
+    listings: Vec<Listing>,
+    /// What there are; none if nobody may have one.
+    gpus: Option<Vec<Gpu>>,
+}
+
+impl Checked {
+    /// The request as JSON.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What is known of the job.
+    pub fn outline(&self) -> Outline {
+        let hosts = (0..self.spec.resources.instance_count() as usize).map(host_name).collect();
+        Outline { job: self.spec.name.clone(), hosts, merges: self.spec.settings.merge.is_some() }
+    }
+
+    /// The job's tags.
+    pub fn tags(&self) -> impl Iterator<Item = (String, String)> {
+        self.spec.tags.iter().map(|tag| (tag.key.clone(), tag.value.clone()))
+    }
+
+    /// What the tag `trainyard:priority` says; 0 without it.
+    pub fn priority(&self) -> i64 {
+        let tag = self.spec.tags.iter().find(|tag| tag.key == PRIORITY_TAG);
+        tag.and_then(|tag| tag.value.parse().ok()).unwrap_or(0)
+    }
+}
+
+/// Jobs of a higher number start first.
+const PRIORITY_TAG: &str = "trainyard:priority";
+
+/// Checks a request against the API and this machine.
+pub fn check(
+    request: CreateTrainingJobRequest,
+    machine: &Machine,
+    capabilities: &Capabilities,
+) -> Result<Checked, PrepareError> {
     let text = serde_json::to_string(&request)?;
     let spec = TrainingJobSpec::try_from(request)?;
     let refused = unsupported(&spec, capabilities);
     if !refused.is_empty() {
         return Err(PrepareError::Unsupported(refused));
     }
-    let name = machine.images.get(&spec.algorithm.image).unwrap_or(&spec.algorithm.image);
-    let of_machine = Image::resolve(name, &machine.program, file_kind)?;
+    let of_machine = Image::resolve(machine.image_name(&spec), &machine.program, file_kind)?;
     let output_folder = machine.buckets.locate(&spec.output.uri).map_err(PrepareError::Output)?.path();
     check_writable(&spec.output.uri.to_string(), &output_folder)?;
-    let listings = spec.channels.iter().map(|channel| listing(channel, machine)).collect::<Result<_, _>>()?;
+    let listings =
+        spec.channels.iter().map(|channel| listing(channel, machine)).collect::<Result<Vec<_>, _>>()?;
+    for (channel, listing) in spec.channels.iter().zip(&listings) {
+        check_listing(channel, listing)?;
+    }
     let gpus = match machine.gpus {
         GpuPolicy::Ignore => None,
         GpuPolicy::Use if wants_accelerators(&spec) => Some(gpus()?),
         GpuPolicy::Use => Some(Vec::new()),
     };
-    // Last, for it may take long.
+    Ok(Checked { text, spec, of_machine, output_folder, listings, gpus })
+}
+
+/// Brings the image of a request here, which may take long, and plans the job.
+pub async fn plan_checked(
+    checked: Checked,
+    machine: &Machine,
+    progress: ImageProgress,
+) -> Result<Prepared, PrepareError> {
+    let Checked { text, spec, of_machine, output_folder, listings, gpus } = checked;
+    let name = machine.image_name(&spec);
     let obtained = match of_machine {
         Some(image) => Obtained { image, unpacked: None, warning: None },
         None => choose::obtain(name, machine, progress).await?,
@@ -163,15 +230,13 @@ pub async fn prepare(
     if let Image::OfDaemon { docker, .. } = &mut image {
         docker.isolated = spec.network_isolation;
     }
-    let network_interface =
-        if matches!(image, Image::OfDaemon { .. }) { CONTAINER_INTERFACE } else { NETWORK_INTERFACE };
     let surroundings = Surroundings {
         image,
         program: machine.program.clone(),
         base_environment: machine.base_environment.clone(),
         region: machine.region.clone(),
         account: ACCOUNT.to_owned(),
-        network_interface: network_interface.to_owned(),
+        network_interface: INTERFACE.to_owned(),
         output_folder,
         grace: machine.grace,
         listings,

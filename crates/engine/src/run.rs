@@ -9,6 +9,8 @@
 //! <root>/plan.json                       the whole plan
 //! <root>/manifests/<channel>-manifest    one per channel, the same for all hosts
 //! <root>/bases/<name>/                   staged objects, shared by the instances of a machine
+//! <root>/network.json                    which network was started, as its backend knows it
+//! <root>/network.log                     what the process of the network itself has to say
 //! <root>/instances/<host>/plan.json      what this host does
 //! <root>/instances/<host>/reports.jsonl  one report a line, only ever appended to
 //! <root>/instances/<host>/log.jsonl      one log line a line, only ever appended to
@@ -142,6 +144,22 @@ impl RunDirectory {
     /// Where staged objects are shared by the instances of this machine.
     pub fn bases(&self) -> PathBuf {
         self.root.join("bases")
+    }
+
+    /// What the process of the network itself has to say.
+    pub fn network_log(&self) -> PathBuf {
+        self.root.join("network.log")
+    }
+
+    /// Writes down which network was started for this attempt; a backend does so before it starts a
+    /// supervisor.
+    pub fn write_network(&self, id: &str) -> Result<(), RunDirectoryError> {
+        write_json(&self.root.join("network.json"), &id)
+    }
+
+    /// The network that was started for this attempt, if one was.
+    pub fn network(&self) -> Result<Option<String>, RunDirectoryError> {
+        if_there(read_json(&self.root.join("network.json")))
     }
 
     /// The part of one host.

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use indexmap::IndexMap;
 
 use crate::cgroup::{Group, machine_memory};
-use crate::plan::{DeviceEdits, Exposed, Identity, InstancePlan, RuntimePlan};
+use crate::network::Namespaces;
+use crate::plan::{DeviceEdits, Exposed, Identity, InstancePlan, NetworkPlan, RuntimePlan};
 use crate::run::{Exit, RunDirectory};
 use crate::signal::SIGTERM;
 
@@ -89,6 +90,7 @@ pub(crate) fn recipe(plan: &InstancePlan, run: &RunDirectory, shield: Shield, pl
     let jail = Jail {
         root,
         hostname: plan.host.clone(),
+        in_network_of_job: matches!(plan.network, NetworkPlan::Job { .. }),
         mounts,
         links,
         groups: Vec::new(),
@@ -118,6 +120,7 @@ pub(crate) async fn try_overlay(self_program: &Path, folder: &Path) -> Result<()
     let jail = Jail {
         root: Root::Layers { lower: vec![lower], changes: Changes { upper, work } },
         hostname: "doctor".to_owned(),
+        in_network_of_job: false,
         mounts: Vec::new(),
         links: Vec::new(),
         groups: Vec::new(),
@@ -131,7 +134,7 @@ pub(crate) async fn try_overlay(self_program: &Path, folder: &Path) -> Result<()
             run_as: None,
         },
     };
-    let (mut running, _output) = jail::start::start(self_program, &jail, None).await?;
+    let (mut running, _output) = jail::start::start(self_program, &jail, None, None).await?;
     let started = running.started().await;
     running.command(Command::Kill).await;
     running.ended().await.map_err(|source| StartError::Io { step: "end what was tried", source })?;
@@ -155,10 +158,11 @@ pub(crate) async fn start(
     self_program: &Path,
     recipe: &Recipe,
     group: Option<&Group>,
+    network: Option<&Namespaces>,
 ) -> Result<(Running, Output), StartError> {
     match recipe {
         Recipe::Jail(jail) => {
-            let (running, output) = jail::start::start(self_program, jail, group).await?;
+            let (running, output) = jail::start::start(self_program, jail, group, network).await?;
             Ok((Running::Jail(running), output))
         }
         Recipe::Container(container) => {

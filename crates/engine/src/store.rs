@@ -1,24 +1,38 @@
-//! Jobs and their events in one SQLite file.
+//! Jobs and their events in one embedded SQLite file.
 //!
-//! An event is committed before the job that it changes is shown to anyone, so what a user has seen
-//! is never lost. The file is in WAL mode: readers do not wait for the writer.
+//! Every event is in the file before anything that follows from it is shown, so a process that is
+//! killed loses nothing that anybody has seen. Beside the events stands what lists of jobs show, so that
+//! they need not replay anything.
 
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::job::Event;
+use crate::job::{Event, Job, Outline};
 use crate::run::Timestamp;
 
-/// The tables that this program reads and writes; kept in SQLite's own `user_version`.
-const SCHEMA_VERSION: i64 = 1;
+mod list;
+mod tags;
+
+pub use list::{JobQuery, Listed, SortBy};
+
+/// Raised when the tables change in a way that older programs can't read.
+const SCHEMA_VERSION: i64 = 2;
 
 const SCHEMA: &str = "
     CREATE TABLE jobs (
         name TEXT PRIMARY KEY COLLATE NOCASE,
         request TEXT NOT NULL,
-        created INTEGER NOT NULL
+        created INTEGER NOT NULL,
+        outline TEXT NOT NULL,
+        status TEXT NOT NULL,
+        secondary TEXT NOT NULL,
+        modified INTEGER NOT NULL,
+        ended INTEGER
     ) STRICT;
+    CREATE INDEX jobs_created ON jobs (created, name);
+    CREATE INDEX jobs_modified ON jobs (modified, name);
+    CREATE INDEX jobs_status ON jobs (status, created);
     CREATE TABLE events (
         job TEXT NOT NULL COLLATE NOCASE REFERENCES jobs (name) ON DELETE CASCADE,
         number INTEGER NOT NULL,
@@ -28,51 +42,62 @@ const SCHEMA: &str = "
     ) STRICT, WITHOUT ROWID;
     CREATE TABLE placements (
         job TEXT NOT NULL COLLATE NOCASE REFERENCES jobs (name) ON DELETE CASCADE,
+        attempt INTEGER NOT NULL,
         placement TEXT NOT NULL
     ) STRICT;
+    CREATE INDEX placements_job ON placements (job);
+    CREATE TABLE tags (
+        job TEXT NOT NULL COLLATE NOCASE REFERENCES jobs (name) ON DELETE CASCADE,
+        number INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (job, key)
+    ) STRICT, WITHOUT ROWID;
 ";
 
-/// The store of all jobs below one data folder.
+/// The open file.
 #[derive(Debug)]
 pub struct Store {
     connection: Connection,
 }
 
-/// A store that can't be used.
+/// Why the store can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The folder of the file could not be made.
+    /// The folder can't be made.
     #[error("store of jobs")]
     Folder(#[from] std::io::Error),
-    /// SQLite refused.
+    /// The file can't be read or written.
     #[error("store of jobs")]
     Sqlite(#[from] rusqlite::Error),
-    /// The file was written by a newer version.
-    #[error("{path} has version {found}; this program reads version {SCHEMA_VERSION} and older")]
+    /// Another version of this program wrote it.
+    #[error(
+        "{path} has version {found}; this program reads version {SCHEMA_VERSION}: move the data folder away"
+    )]
     Version {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// What it says.
         found: i64,
     },
-    /// A row holds something else than it should.
-    #[error("store of jobs: {job} has a damaged event")]
+    /// What was stored for a job can't be read.
+    #[error("store of jobs: {job} has a damaged record")]
     Damaged {
         /// The job's name.
         job: String,
         /// What does not fit.
         source: serde_json::Error,
     },
-    /// A job of that name is there already.
+    /// Names are unique, whatever their case: the ARN is in lower case.
     #[error("a training job named {job} already exists")]
     Exists {
-        /// The job's name.
+        /// The name as it is stored.
         job: String,
     },
 }
 
 impl StoreError {
-    /// Whether the disk is full, which the end of an instance may mend.
+    /// Whether there may be room later.
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Self::Sqlite(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull))
     }
@@ -81,18 +106,29 @@ impl StoreError {
 /// A job as it is stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredJob {
-    /// The request, as JSON.
+    /// The name, in its original case.
+    pub name: String,
+    /// The request as it was submitted.
     pub request: String,
     /// When it was submitted.
     pub created: Timestamp,
-    /// What has happened to it, in order.
+    /// What was known of it then.
+    pub outline: Outline,
+    /// All that has happened, in order.
     pub events: Vec<(Timestamp, Event)>,
-    /// What the backend's launches have returned, as JSON, oldest first.
-    pub placements: Vec<String>,
+    /// The attempts and placements of its launches, in order; the latter are the backend's own data.
+    pub placements: Vec<(u32, String)>,
+}
+
+impl StoredJob {
+    /// The job after all that has happened.
+    pub fn replayed(&self) -> Job {
+        Job::replay(&self.outline, self.created, &self.events)
+    }
 }
 
 impl Store {
-    /// Opens the store, making it if need be.
+    /// Opens the file, making it and its folder if need be.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         if let Some(folder) = path.parent() {
             fs_err::create_dir_all(folder)?;
@@ -101,57 +137,88 @@ impl Store {
         connection.busy_timeout(std::time::Duration::from_secs(10))?;
         connection.pragma_update(None, "foreign_keys", true)?;
         let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        if found > SCHEMA_VERSION {
+        if found != 0 && found != SCHEMA_VERSION {
             return Err(StoreError::Version { path: path.to_owned(), found });
         }
         if found == 0 {
             create_schema(&mut connection)?;
         }
-        // A power cut may undo the newest transitions but never damages the file; a killed process
-        // undoes nothing. NORMAL saves a disk flush for each transition.
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         Ok(Self { connection })
     }
 
-    /// Adds a job that nothing has happened to yet.
-    pub fn add(&mut self, name: &str, request: &str, created: Timestamp) -> Result<(), StoreError> {
-        let sql = "INSERT INTO jobs (name, request, created) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
-        match self.connection.execute(sql, params![name, request, milliseconds(created)])? {
-            0 => Err(StoreError::Exists { job: name.to_owned() }),
-            _ => Ok(()),
+    /// Takes in a new job, as it is before anything has happened to it.
+    ///
+    /// # Errors
+    /// There is one of this name already.
+    pub fn add(&mut self, job: &Job, outline: &Outline, request: &str) -> Result<(), StoreError> {
+        let outline = to_json(&job.name, outline)?;
+        let sql = "INSERT INTO jobs (name, request, created, outline, status, secondary, modified)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?3) ON CONFLICT DO NOTHING";
+        let (status, secondary) = (job.status.to_string(), job.secondary_status().to_string());
+        let values = params![job.name, request, milliseconds(job.created), outline, status, secondary];
+        if self.connection.execute(sql, values)? == 1 {
+            return Ok(());
         }
+        let taken = self.name(&job.name)?.unwrap_or_else(|| job.name.clone());
+        Err(StoreError::Exists { job: taken })
     }
 
-    /// Writes down what has happened to a job; when this returns it is kept.
-    pub fn append(&mut self, job: &str, at: Timestamp, event: &Event) -> Result<(), StoreError> {
-        let event = to_json(job, event)?;
+    /// Stores what has happened to a job, and what it is `after` that.
+    pub fn append(&mut self, after: &Job, at: Timestamp, event: &Event) -> Result<(), StoreError> {
+        let (name, event) = (&after.name, to_json(&after.name, event)?);
+        let transaction =
+            self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
         let sql = "INSERT INTO events (job, number, at, event)
                    SELECT ?1, 1 + COALESCE(MAX(number), 0), ?2, ?3 FROM events WHERE job = ?1";
-        self.connection.prepare_cached(sql)?.execute(params![job, milliseconds(at), event])?;
+        transaction.prepare_cached(sql)?.execute(params![name, milliseconds(at), event])?;
+        let sql = "UPDATE jobs SET status = ?2, secondary = ?3, modified = ?4, ended = ?5 WHERE name = ?1";
+        let (status, secondary) = (after.status.to_string(), after.secondary_status().to_string());
+        let (modified, ended) = (milliseconds(after.modified), after.ended.map(milliseconds));
+        transaction.prepare_cached(sql)?.execute(params![name, status, secondary, modified, ended])?;
+        Ok(transaction.commit()?)
+    }
+
+    /// Stores where an attempt was launched.
+    pub fn add_placement(&mut self, job: &str, attempt: u32, placement: &str) -> Result<(), StoreError> {
+        let sql = "INSERT INTO placements (job, attempt, placement) VALUES (?1, ?2, ?3)";
+        self.connection.execute(sql, params![job, attempt, placement])?;
         Ok(())
     }
 
-    /// Writes down where a launch has placed instances.
-    pub fn add_placement(&mut self, job: &str, placement: &str) -> Result<(), StoreError> {
-        let sql = "INSERT INTO placements (job, placement) VALUES (?1, ?2)";
-        self.connection.execute(sql, params![job, placement])?;
-        Ok(())
-    }
-
-    /// Everything about one job.
+    /// The job of this name, in any case.
     pub fn job(&self, name: &str) -> Result<Option<StoredJob>, StoreError> {
-        let sql = "SELECT request, created FROM jobs WHERE name = ?1";
-        let row = self.connection.query_row(sql, [name], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-        let Some((request, created)) = row else { return Ok(None) };
-        let events = self.events(name)?;
-        let placements = self.placements(name)?;
-        Ok(Some(StoredJob { request, created: timestamp(created), events, placements }))
+        let sql = "SELECT name, request, created, outline FROM jobs WHERE name = ?1";
+        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, String>(3)?));
+        let Some((name, request, created, outline)) =
+            self.connection.query_row(sql, [name], read).optional()?
+        else {
+            return Ok(None);
+        };
+        let name: String = name;
+        let outline = of_json(&name, &outline)?;
+        let (events, placements) = (self.events(&name)?, self.placements(&name)?);
+        Ok(Some(StoredJob { name, request, created: timestamp(created), outline, events, placements }))
     }
 
-    /// Forgets a job.
+    /// Names of the jobs that have not ended, the oldest first.
+    pub fn unfinished(&self) -> Result<Vec<String>, StoreError> {
+        let mut statement =
+            self.connection.prepare("SELECT name FROM jobs WHERE ended IS NULL ORDER BY created, rowid")?;
+        let rows = statement.query_map([], |row| row.get(0))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Forgets a job and all that has happened to it; one that is not there is no error.
     pub fn remove(&mut self, name: &str) -> Result<(), StoreError> {
         self.connection.execute("DELETE FROM jobs WHERE name = ?1", [name])?;
         Ok(())
+    }
+
+    /// The name of a job in its original case.
+    fn name(&self, name: &str) -> Result<Option<String>, StoreError> {
+        let sql = "SELECT name FROM jobs WHERE name = ?1";
+        Ok(self.connection.query_row(sql, [name], |row| row.get(0)).optional()?)
     }
 
     fn events(&self, job: &str) -> Result<Vec<(Timestamp, Event)>, StoreError> {
@@ -161,25 +228,23 @@ impl Store {
         let mut events = Vec::new();
         for row in rows {
             let (at, event) = row?;
-            let event = serde_json::from_str(&event)
-                .map_err(|source| StoreError::Damaged { job: job.to_owned(), source })?;
-            events.push((timestamp(at), event));
+            events.push((timestamp(at), of_json(job, &event)?));
         }
         Ok(events)
     }
 
-    fn placements(&self, job: &str) -> Result<Vec<String>, StoreError> {
-        let sql = "SELECT placement FROM placements WHERE job = ?1 ORDER BY rowid";
+    fn placements(&self, job: &str) -> Result<Vec<(u32, String)>, StoreError> {
+        let sql = "SELECT attempt, placement FROM placements WHERE job = ?1 ORDER BY rowid";
         let mut statement = self.connection.prepare_cached(sql)?;
-        let rows = statement.query_map([job], |row| row.get(0))?;
+        let rows = statement.query_map([job], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 }
 
+/// Another process may be making the same tables.
 fn create_schema(connection: &mut Connection) -> Result<(), StoreError> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    // Another process may have been faster.
     let found: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if found == 0 {
         transaction.execute_batch(SCHEMA)?;
@@ -189,8 +254,17 @@ fn create_schema(connection: &mut Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn to_json(job: &str, event: &Event) -> Result<String, StoreError> {
-    serde_json::to_string(event).map_err(|source| StoreError::Damaged { job: job.to_owned(), source })
+fn to_json(job: &str, value: &impl serde::Serialize) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|source| StoreError::Damaged { job: job.to_owned(), source })
+}
+
+fn of_json<T: serde::de::DeserializeOwned>(job: &str, text: &str) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(|source| StoreError::Damaged { job: job.to_owned(), source })
+}
+
+/// A status as the API spells it.
+fn spelled<T: serde::de::DeserializeOwned>(job: &str, text: String) -> Result<T, StoreError> {
+    serde_json::from_value(text.into()).map_err(|source| StoreError::Damaged { job: job.to_owned(), source })
 }
 
 fn milliseconds(at: Timestamp) -> i64 {
@@ -202,53 +276,4 @@ fn timestamp(milliseconds: i64) -> Timestamp {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn store(folder: &tempfile::TempDir) -> Store {
-        Store::open(&folder.path().join("state/jobs.sqlite")).unwrap()
-    }
-
-    #[test]
-    fn what_was_stored_is_there_after_opening_again_and_in_order() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut first = store(&folder);
-        first.add("Job", "{}", Timestamp(5)).unwrap();
-        first.append("Job", Timestamp(6), &Event::Launched).unwrap();
-        first.append("Job", Timestamp(7), &Event::StopRequested).unwrap();
-        first.add_placement("Job", "[1]").unwrap();
-        drop(first);
-        let stored = store(&folder).job("Job").unwrap().unwrap();
-        assert_eq!(stored.created, Timestamp(5));
-        assert_eq!(stored.events, [(Timestamp(6), Event::Launched), (Timestamp(7), Event::StopRequested)]);
-        assert_eq!(stored.placements, ["[1]"]);
-    }
-
-    #[test]
-    fn a_name_is_taken_once_whatever_its_case() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut store = store(&folder);
-        store.add("Job", "{}", Timestamp(5)).unwrap();
-        assert!(matches!(store.add("jOB", "{}", Timestamp(6)), Err(StoreError::Exists { .. })));
-    }
-
-    #[test]
-    fn a_removed_job_leaves_nothing_and_its_name_is_free() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut store = store(&folder);
-        store.add("job", "{}", Timestamp(5)).unwrap();
-        store.append("job", Timestamp(6), &Event::Launched).unwrap();
-        store.remove("job").unwrap();
-        assert_eq!(store.job("job").unwrap(), None);
-        store.add("job", "{}", Timestamp(7)).unwrap();
-        assert_eq!(store.job("job").unwrap().unwrap().events, []);
-    }
-
-    #[test]
-    fn a_file_of_a_newer_version_is_refused_by_name() {
-        let folder = tempfile::tempdir().unwrap();
-        store(&folder).connection.pragma_update(None, "user_version", 99).unwrap();
-        let error = Store::open(&folder.path().join("state/jobs.sqlite")).unwrap_err();
-        assert!(error.to_string().contains("version 99"), "{error}");
-    }
-}
+mod tests;

@@ -12,13 +12,16 @@ mod check;
 mod completions;
 mod config;
 mod doctor;
+mod environment;
 mod image;
 pub(crate) mod instance;
+mod keys;
 mod merge;
 mod pairs;
 mod plan;
 mod probe;
 mod run;
+mod serve;
 mod show_pairs;
 mod stopping;
 mod train;
@@ -50,6 +53,9 @@ enum Command {
     Pairs(Box<pairs::Pairs>),
     Image(image::Image),
     Check(check::CheckImage),
+    Serve(serve::Serve),
+    Env(environment::Env),
+    Keys(keys::KeysOf),
     Config(config::ShowConfig),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
@@ -76,6 +82,9 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
         Command::Pairs(command) => command.run(),
         Command::Image(command) => command.run(),
         Command::Check(command) => command.run(),
+        Command::Serve(command) => command.run(),
+        Command::Env(command) => command.run(),
+        Command::Keys(command) => command.run(),
         Command::Config(command) => command.run(),
         Command::Doctor(command) => command.run(),
         Command::Completions(command) => Ok(command.run(&mut Cli::command())),

@@ -25,7 +25,7 @@ pub(crate) fn machine(config: &Config, grace: Option<Duration>) -> anyhow::Resul
     Ok(Machine {
         program: env::current_exe().context("finding this program's own file")?,
         base_environment: base_environment(),
-        region: env::var("AWS_REGION").unwrap_or_else(|_| DEFAULT_REGION.to_owned()),
+        region: region(),
         buckets: Buckets::new(buckets.collect(), data.join("s3")),
         images: images.map(|(name, source)| (name.clone(), source.value.clone())).collect(),
         data: data.clone(),
@@ -36,6 +36,11 @@ pub(crate) fn machine(config: &Config, grace: Option<Duration>) -> anyhow::Resul
         limits: config.resources.limits.value.into(),
         gpus: config.resources.gpus.value.into(),
     })
+}
+
+/// The region that jobs and clients are told.
+pub(crate) fn region() -> String {
+    env::var("AWS_REGION").unwrap_or_else(|_| DEFAULT_REGION.to_owned())
 }
 
 /// What programs of this machine need to be found and to work; nothing else of the user's

@@ -4,10 +4,12 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
+mod api;
 mod cli;
 mod config;
 mod exit;
 mod job_file;
+mod keys;
 mod machine;
 mod show;
 

@@ -14,6 +14,7 @@ pub(crate) enum Lanes {
 }
 
 /// Proof that the machine was asked and has the instructions.
+#[cfg(target_arch = "x86_64")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Checked(());
 

@@ -12,7 +12,9 @@ use std::time::Duration;
 use indexmap::IndexMap;
 
 use super::{Backend, Launch, Placement, Presence, Stop};
-use crate::plan::{GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, OutputPlan, Role, RuntimePlan};
+use crate::plan::{
+    GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, NetworkPlan, OutputPlan, Role, RuntimePlan,
+};
 use crate::run::{Exit, Manifests, Outcome, Report, RunDirectory, Stamped, Watch};
 
 /// Longer than any check takes on a machine that works.
@@ -197,7 +199,8 @@ fn instance(rank: usize, word: &str) -> InstancePlan {
     InstancePlan {
         job: "conformance".to_owned(),
         attempt: 1,
-        hosts: vec![HostAddress { name: host.clone(), address: "127.0.0.1".to_owned() }],
+        hosts: vec![HostAddress { name: host.clone(), address: format!("198.18.240.{}", rank + 1) }],
+        network: NetworkPlan::Job { prefix_length: 20, gateway: None },
         host,
         role: Role::Train,
         runtime: RuntimePlan::Host { exposed: Vec::new(), working_directory: "/".into() },

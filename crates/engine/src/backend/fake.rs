@@ -86,7 +86,7 @@ impl Backend for FakeBackend {
     }
 
     async fn launch(&self, launch: &Launch) -> Result<Placement, BackendError> {
-        launch_all(self, launch, |host, directory| self.start(host, directory)).await
+        launch_all(self, launch, Vec::new(), |host, directory| self.start(host, directory)).await
     }
 
     async fn observe(

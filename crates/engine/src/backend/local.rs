@@ -7,7 +7,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use async_trait::async_trait;
 use fs_err as fs;
@@ -15,6 +15,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
 use super::{Backend, BackendError, Launch, Placement, Presence, Stop, Supervisor, launch_all};
 use crate::artifact::{RemoveError, remove_tree};
+use crate::network::JobNetwork;
+use crate::plan::NetworkPlan;
 use crate::run::InstanceDirectory;
 use crate::runtime::jail::start::take_back;
 use crate::spec::Capabilities;
@@ -34,25 +36,48 @@ impl LocalBackend {
         Self { program }
     }
 
-    fn start(&self, host: &str, directory: &InstanceDirectory) -> Result<Supervisor, BackendError> {
+    /// The process of a job's network, written down, for hosts that are to be in one.
+    fn network(&self, launch: &Launch) -> Result<Option<(JobNetwork, String)>, BackendError> {
+        let start = || -> io::Result<_> {
+            let Some(first) = launch.hosts.first() else { return Ok(None) };
+            let plan = launch.run.instance(first).plan().map_err(io::Error::other)?;
+            if plan.network == NetworkPlan::Alone {
+                return Ok(None);
+            }
+            let (network, mut process) = JobNetwork::start(&self.program, &launch.run)?;
+            let written = || {
+                let id = Process::of(process.id())?.to_string();
+                launch.run.write_network(&id).map(|()| id).map_err(io::Error::other)
+            };
+            match written() {
+                Ok(id) => Ok(Some((network, id))),
+                Err(error) => Err(ended(&mut process, error)),
+            }
+        };
+        let what = || format!("starting the network of {}", launch.run.root().display());
+        start().map_err(|source| BackendError::Unavailable { backend: NAME, what: what(), source })
+    }
+
+    fn start(
+        &self,
+        host: &str,
+        directory: &InstanceDirectory,
+        network: Option<&JobNetwork>,
+    ) -> Result<Supervisor, BackendError> {
         let what = || format!("starting {} for {host}", self.program.display());
         let spawn = || -> io::Result<Supervisor> {
             // A missing plan is found here, not by a supervisor that nobody listens to yet.
-            directory.plan().map_err(io::Error::other)?;
+            let plan = directory.plan().map_err(io::Error::other)?;
+            let place = network.map(|network| network.join(&plan)).transpose()?;
             let log = fs::File::create(directory.supervisor_log())?;
             let mut child = Command::new(&self.program)
                 .arg("instance")
                 .arg(directory.root())
-                .stdin(Stdio::null())
+                .stdin(place.map_or_else(Stdio::null, Stdio::from))
                 .stdout(log.file().try_clone()?)
                 .stderr(log.into_file())
                 .spawn()?;
-            let written = written_down(host, child.id(), directory);
-            if written.is_err() {
-                // Nobody would know of it. It can't have got far, and its end is no other's.
-                let _ = child.kill().and_then(|()| child.wait());
-            }
-            written
+            written_down(host, child.id(), directory).map_err(|error| ended(&mut child, error))
         };
         spawn().map_err(|source| BackendError::Unavailable { backend: NAME, what: what(), source })
     }
@@ -61,11 +86,14 @@ impl LocalBackend {
 #[async_trait]
 impl Backend for LocalBackend {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::none()
+        Capabilities { network_isolation: true, ..Capabilities::none() }
     }
 
     async fn launch(&self, launch: &Launch) -> Result<Placement, BackendError> {
-        launch_all(self, launch, |host, directory| self.start(host, &directory)).await
+        let (network, id) = self.network(launch)?.unzip();
+        // Once nobody can ask for a place any more, the network ends with its last instance.
+        let start = |host: &str, directory| self.start(host, &directory, network.as_ref());
+        launch_all(self, launch, Vec::from_iter(id), start).await
     }
 
     async fn observe(
@@ -76,7 +104,7 @@ impl Backend for LocalBackend {
         let mut waits = Vec::new();
         let mut current = Vec::new();
         for supervisor in &placement.supervisors {
-            match open(supervisor).map_err(unavailable(&supervisor.host))? {
+            match open(&supervisor.id).map_err(unavailable(&supervisor.host))? {
                 Some(pidfd) => {
                     current.push(Presence::Alive);
                     waits.push(pidfd);
@@ -87,7 +115,7 @@ impl Backend for LocalBackend {
         if current != known {
             return Ok(current);
         }
-        first_end(waits).await.map_err(unavailable("a supervisor"))?;
+        first_end(waits).await.map_err(unavailable("the job"))?;
         self.observe(placement, known).await
     }
 
@@ -103,16 +131,12 @@ impl Backend for LocalBackend {
     }
 
     async fn release(&self, placement: &Placement) -> Result<(), BackendError> {
-        for supervisor in &placement.supervisors {
-            if let Some(pidfd) = open(supervisor).map_err(unavailable(&supervisor.host))? {
-                // The instance's processes die with their supervisor.
-                match rustix::process::pidfd_send_signal(&pidfd, Signal::KILL) {
-                    Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-                    Err(errno) => return Err(unavailable(&supervisor.host)(errno.into())),
-                }
-                first_end(vec![pidfd]).await.map_err(unavailable(&supervisor.host))?;
-                reap(supervisor);
-            }
+        // The instance's processes die with their supervisor.
+        for Supervisor { host, id } in &placement.supervisors {
+            kill(id).await.map_err(unavailable(host))?;
+        }
+        for id in &placement.networks {
+            kill(id).await.map_err(unavailable("the network"))?;
         }
         Ok(())
     }
@@ -129,6 +153,25 @@ impl Backend for LocalBackend {
     }
 }
 
+/// Ends a process that was started in vain, and gives back why. Nobody would know of it; it can't have
+/// got far, and its end is no other's.
+fn ended(process: &mut Child, why: io::Error) -> io::Error {
+    let _ = process.kill().and_then(|()| process.wait());
+    why
+}
+
+/// Kills a process that this backend has started, if it still runs, and waits for its end.
+async fn kill(id: &str) -> io::Result<()> {
+    let Some(pidfd) = open(id)? else { return Ok(()) };
+    match rustix::process::pidfd_send_signal(&pidfd, Signal::KILL) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    first_end(vec![pidfd]).await?;
+    reap(id);
+    Ok(())
+}
+
 /// How often it is tried: processes of an instance whose supervisor was killed may be ending just now.
 const REMOVE_TRIES: u32 = 5;
 
@@ -140,13 +183,13 @@ fn written_down(host: &str, pid: u32, directory: &InstanceDirectory) -> io::Resu
 }
 
 fn unavailable(host: &str) -> impl FnOnce(io::Error) -> BackendError {
-    let what = format!("watching the supervisor of {host}");
+    let what = format!("watching the processes of {host}");
     move |source| BackendError::Unavailable { backend: NAME, what, source }
 }
 
-/// A supervisor's process, if it still runs.
-fn open(supervisor: &Supervisor) -> io::Result<Option<OwnedFd>> {
-    let Some(process) = Process::parse(&supervisor.id) else { return Ok(None) };
+/// A process, if it still runs.
+fn open(id: &str) -> io::Result<Option<OwnedFd>> {
+    let Some(process) = Process::parse(id) else { return Ok(None) };
     let pidfd = match rustix::process::pidfd_open(process.pid, PidfdFlags::empty()) {
         Ok(pidfd) => pidfd,
         Err(rustix::io::Errno::SRCH) => return Ok(None),
@@ -158,7 +201,7 @@ fn open(supervisor: &Supervisor) -> io::Result<Option<OwnedFd>> {
         _ => return Ok(None),
     }
     if has_ended(&pidfd)? {
-        reap(supervisor);
+        reap(id);
         return Ok(None);
     }
     Ok(Some(pidfd))
@@ -185,8 +228,8 @@ async fn first_end(pidfds: Vec<OwnedFd>) -> io::Result<()> {
 }
 
 /// Takes the exit status of a child that has ended; others' children are not ours to take.
-fn reap(supervisor: &Supervisor) {
-    if let Some(process) = Process::parse(&supervisor.id) {
+fn reap(id: &str) {
+    if let Some(process) = Process::parse(id) {
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         // An error means that it is not our child, for instance after a restart.
         let _ = rustix::process::waitid(WaitId::Pid(process.pid), ended);
@@ -249,7 +292,7 @@ mod tests {
         let own = Process::of(std::process::id()).unwrap();
         let earlier = Process { start: own.start - 1, ..own };
         let supervisor = Supervisor { host: "algo-1".into(), id: earlier.to_string() };
-        let placement = Placement { supervisors: vec![supervisor] };
+        let placement = Placement { supervisors: vec![supervisor], networks: Vec::new() };
         let backend = LocalBackend::new("/nonexistent".into());
         assert_eq!(backend.observe(&placement, &[Presence::Alive]).await.unwrap(), [Presence::Gone]);
         backend.release(&placement).await.unwrap();

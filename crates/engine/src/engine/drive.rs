@@ -14,7 +14,11 @@ use crate::backend::{BackendError, Launch, Placement, Presence, Stop};
 use crate::explain::chain;
 use crate::job::{Effect, Event, Job, MERGE_HOST, Status};
 use crate::plan::JobPlan;
-use crate::run::{News, Outcome, Report, RunDirectory, Stamped, Watch};
+use crate::run::{News, Outcome, Report, RunDirectory, Stamped, Timestamp, Watch};
+
+mod take_over;
+
+pub use take_over::TakenOver;
 
 /// What somebody asks of a running job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +74,14 @@ pub struct Driver {
     effects: Vec<Effect>,
 }
 
+/// An attempt whose run directory is there.
+struct Begun {
+    job: Job,
+    plan: JobPlan,
+    run: RunDirectory,
+    effects: Vec<Effect>,
+}
+
 /// Supervisors that have been placed, and what is known of them.
 struct Placed {
     placement: Placement,
@@ -102,6 +114,11 @@ impl Driver {
         }
         let root = engine.attempt_folder(&job.name, job.attempt);
         let run = RunDirectory::create(&root, &plan, &manifests)?;
+        Self::of(engine, lock, Begun { job, plan, run, effects })
+    }
+
+    fn of(engine: Engine, lock: fs::File, begun: Begun) -> Result<Self, EngineError> {
+        let Begun { job, plan, run, effects } = begun;
         let grace = plan.grace();
         Ok(Self {
             engine,
@@ -119,6 +136,12 @@ impl Driver {
             notices: None,
             effects,
         })
+    }
+
+    /// The driver after an event that begins its work.
+    pub(super) async fn begin(mut self, event: Event) -> Result<Self, EngineError> {
+        self.happen(event).await?;
+        Ok(self)
     }
 
     /// The job as it is now.
@@ -225,8 +248,10 @@ impl Driver {
     async fn kill_packing(&self) -> Result<(), EngineError> {
         let packing = self.job.packing_hosts();
         for placed in &self.placed {
-            let mut placement = placed.placement.clone();
-            placement.supervisors.retain(|supervisor| packing.contains(&supervisor.host));
+            let supervisors = placed.placement.supervisors.iter();
+            let supervisors = supervisors.filter(|supervisor| packing.contains(&supervisor.host));
+            // The others still need the network.
+            let placement = Placement { supervisors: supervisors.cloned().collect(), networks: Vec::new() };
             self.engine.backend.release(&placement).await?;
         }
         Ok(())
@@ -342,7 +367,7 @@ impl Driver {
         // First of all: whatever fails from here on, they are released.
         self.placed.push(Placed { placement, known });
         self.observe(self.placed.len() - 1);
-        Ok(self.engine.store().add_placement(&self.job.name, &text?)?)
+        Ok(self.engine.store().add_placement(&self.job.name, self.job.attempt, &text?)?)
     }
 
     /// Waits beside the loop for the next change in a placement; one that is all gone has none.
@@ -361,7 +386,7 @@ impl Driver {
             match effect {
                 Effect::Launch { hosts } => self.launch(hosts)?,
                 Effect::StartRuntimeTimer => {
-                    self.deadline = Some(Instant::now() + self.plan.max_runtime);
+                    self.deadline = Some(Instant::now() + self.time_left());
                 }
                 Effect::Stop { hosts } => {
                     self.stop(&hosts).await?;
@@ -372,6 +397,13 @@ impl Driver {
             }
         }
         Ok(())
+    }
+
+    /// Of the runtime: a job that was taken over has used some of it.
+    fn time_left(&self) -> Duration {
+        let now = Timestamp::now().0;
+        let used = now.saturating_sub(self.job.started.map_or(now, |started| started.0));
+        self.plan.max_runtime.saturating_sub(Duration::from_millis(used))
     }
 
     fn launch(&mut self, hosts: Vec<String>) -> Result<(), EngineError> {

@@ -43,7 +43,8 @@ async fn a_failure_stops_the_others_and_is_stored_before_it_is_shown() {
     assert!(job.failure_reason.as_deref().unwrap().ends_with("exit code: 1 (algo-2)"));
     let stored = engine.store().job("conformance").unwrap().unwrap();
     let plan = job_plan(&["sleep", "false"], folder.path());
-    let replayed = Job::replay(&plan, stored.created, &stored.events);
+    assert_eq!(stored.outline, plan.outline());
+    let replayed = stored.replayed();
     assert_eq!(replayed, job);
 }
 
@@ -140,7 +141,7 @@ async fn a_job_whose_placement_can_not_be_stored_leaves_no_supervisor() {
     let (notices, _shown) = mpsc::unbounded_channel();
     driver.drive(&mut obeyed, notices).await.unwrap_err();
     let supervisor = run.instance("algo-1").supervisor().unwrap().unwrap();
-    let placement = Placement { supervisors: vec![supervisor] };
+    let placement = Placement { supervisors: vec![supervisor], networks: Vec::new() };
     let presence = engine.backend.observe(&placement, &[Presence::Alive]).await.unwrap();
     assert_eq!(presence, [Presence::Gone]);
 }
@@ -177,7 +178,9 @@ async fn reports_that_were_stored_already_are_not_taken_in_again_by_a_resume() {
     let mut reports = Appender::open(&driver.run().instance("algo-1").reports()).unwrap();
     reports.append_all(&[warning("stored"), warning("late")]).unwrap();
     let stored = Event::Reported { host: "algo-1".into(), report: warning("stored") };
-    engine.store().append("conformance", Timestamp(1), &stored).unwrap();
+    let mut job = driver.job().clone();
+    job.apply(Timestamp(1), stored.clone());
+    engine.store().append(&job, Timestamp(1), &stored).unwrap();
     drop(driver);
     let resumed = engine.resume("conformance", "{}").await.unwrap().unwrap();
     assert_eq!(resumed.job().warnings, ["algo-1: stored", "algo-1: late"]);
@@ -187,7 +190,89 @@ async fn reports_that_were_stored_already_are_not_taken_in_again_by_a_resume() {
 async fn a_job_that_was_killed_before_its_run_directory_was_written_is_none_to_resume() {
     let folder = tempfile::tempdir().unwrap();
     let engine = engine(folder.path());
-    engine.store().add("conformance", "{}", Timestamp(1)).unwrap();
+    let outline = job_plan(&["true"], folder.path()).outline();
+    let job = Job::submit(&outline, Timestamp(1));
+    engine.store().add(&job, &outline, "{}").unwrap();
     let resumed = engine.resume("conformance", "{}").await;
     assert!(matches!(resumed, Err(EngineError::Unknown { .. })));
+}
+
+/// A driver that is gone before its job has ended, at the latest when an event fits.
+async fn abandoned(engine: &Engine, words: &[&str], folder: &Path, until: impl Fn(&Job) -> bool) {
+    let driver = engine.submit(submission(words, folder)).await.unwrap();
+    let (_commands, mut obeyed) = mpsc::unbounded_channel();
+    let (notices, mut shown) = mpsc::unbounded_channel();
+    let driving = tokio::spawn(async move { driver.drive(&mut obeyed, notices).await });
+    while let Some(notice) = shown.recv().await {
+        if matches!(&notice, Notice::Job(job) if until(job)) {
+            break;
+        }
+    }
+    driving.abort();
+    let _ = driving.await;
+}
+
+async fn taken_over(engine: &Engine) -> Driver {
+    match engine.take_over("conformance").await.unwrap() {
+        TakenOver::Driver(driver) => *driver,
+        TakenOver::Waiting(_) | TakenOver::Ended => panic!("it was planned and has not ended"),
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_is_taken_over_goes_on_with_the_instances_that_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(folder.path());
+    abandoned(&engine, &["sleep", "true"], folder.path(), |job| job.running_hosts().len() == 1).await;
+    let driver = taken_over(&engine).await;
+    assert_eq!(driver.job().attempt, 1);
+    let (commands, mut obeyed) = mpsc::unbounded_channel();
+    let (notices, _shown) = mpsc::unbounded_channel();
+    commands.send(Command::Stop).unwrap();
+    let job = driver.drive(&mut obeyed, notices).await.unwrap();
+    assert_eq!(job.status, Status::Stopped);
+    let events = engine.store().job("conformance").unwrap().unwrap().events;
+    let launches = events.iter().filter(|(_, event)| *event == Event::Launched).count();
+    let ends = |host: &str| {
+        let is_end = |event: &Event| matches!(event, Event::Reported { host: of, report } if of == host && matches!(report.report, Report::Ended { .. }));
+        events.iter().filter(|(_, event)| is_end(event)).count()
+    };
+    assert_eq!((launches, ends("algo-1"), ends("algo-2")), (1, 1, 1), "nothing was started or told twice");
+}
+
+#[tokio::test]
+async fn a_job_that_was_never_launched_is_launched_by_who_takes_it_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(folder.path());
+    drop(engine.submit(submission(&["true", "true"], folder.path())).await.unwrap());
+    assert_eq!(drive(taken_over(&engine).await).await.status, Status::Completed);
+}
+
+#[tokio::test]
+async fn a_job_whose_driver_was_gone_while_it_published_is_published() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(folder.path());
+    abandoned(&engine, &["true"], folder.path(), |job| job.running_hosts().is_empty()).await;
+    if engine.store().unfinished().unwrap().is_empty() {
+        // It was faster than the abort.
+        return;
+    }
+    assert_eq!(drive(taken_over(&engine).await).await.status, Status::Completed);
+}
+
+#[tokio::test]
+async fn a_name_that_is_taken_is_taken_in_any_case_and_free_again_when_it_was_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(folder.path());
+    let outline =
+        |name: &str| crate::job::Outline { job: name.into(), hosts: vec!["algo-1".into()], merges: false };
+    let mut waiting = engine.accept(&outline("Job"), "{}", &[("k".into(), "v".into())]).unwrap();
+    let again = engine.accept(&outline("jOB"), "{}", &[]);
+    assert!(matches!(again, Err(EngineError::Store(StoreError::Exists { job })) if job == "Job"));
+    waiting.happen(Event::StopRequested).await.unwrap();
+    assert_eq!(waiting.job().status, Status::Stopped);
+    drop(waiting);
+    engine.forget("job").await.unwrap();
+    engine.accept(&outline("JOB"), "{}", &[]).unwrap();
+    assert_eq!(engine.store().tags("Job").unwrap(), []);
 }

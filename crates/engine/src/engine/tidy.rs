@@ -37,10 +37,14 @@ pub(super) async fn after(engine: &Engine, job: &Job) -> io::Result<()> {
     Ok(())
 }
 
-/// The supervisors that were written down in the run directories of a job.
+/// The supervisors and networks that were written down in the run directories of a job.
 pub(super) fn written_down(job_folder: &Path) -> Result<Placement, RunDirectoryError> {
-    let mut placement = Placement { supervisors: Vec::new() };
+    let mut placement = Placement { supervisors: Vec::new(), networks: Vec::new() };
     for attempt in folders(job_folder)? {
+        // Without its format nothing was started yet.
+        if let Ok(run) = RunDirectory::open(&attempt) {
+            placement.networks.extend(run.network()?);
+        }
         for instance in folders(&attempt.join("instances"))? {
             placement.supervisors.extend(InstanceDirectory::open(&instance).supervisor()?);
         }

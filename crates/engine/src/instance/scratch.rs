@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
+use super::resolver;
 use crate::plan::{InstancePlan, RuntimePlan};
 use crate::runtime::Places;
 use crate::runtime::jail::{Changes, Mount};
@@ -83,6 +84,7 @@ impl Scratch {
             fs::create_dir_all(self.changes().work)?;
         }
         fs::write(self.root.join("hosts"), hosts(plan))?;
+        fs::write(self.root.join("resolv.conf"), resolver::text(plan))?;
         fs::write(self.root.join("hostname"), format!("{}\n", plan.host))
     }
 
@@ -98,14 +100,17 @@ impl Scratch {
     }
 
     /// The places that the instance has for itself.
-    pub(crate) fn places(&self) -> Places {
+    pub(crate) fn places(&self, plan: &InstancePlan) -> Places {
         let own = |source: PathBuf, target: &str| Mount::Writable { source, target: target.into() };
-        let mounts = vec![
+        let mut mounts = vec![
             own(self.ml(), "/opt/ml"),
             own(self.tmp(), "/tmp"),
             own(self.root.join("hosts"), "/etc/hosts"),
             own(self.root.join("hostname"), "/etc/hostname"),
         ];
+        if let Some(target) = resolver::target(plan) {
+            mounts.push(Mount::Writable { source: self.root.join("resolv.conf"), target });
+        }
         Places { ml: self.ml(), changes: self.changes(), mounts }
     }
 

@@ -59,7 +59,7 @@ pub(crate) async fn stage(scene: &Scene<'_>, reports: &mut Reports) -> Result<Pl
         stager.make(&base, channel).await?;
         bases.push(base.folder);
     }
-    let mut places = scratch.places();
+    let mut places = scratch.places(plan);
     if !bases.is_empty() {
         places.mounts.push(scratch.overlay(bases)?);
     }
@@ -79,7 +79,7 @@ pub(crate) async fn stage_copies(scene: &Scene<'_>, reports: &mut Reports) -> Re
         let mut stager = Stager { scene, reports, progress: &progress };
         stager.put(channel, folder, Links::Never).await?;
     }
-    Ok(scene.scratch.places())
+    Ok(scene.scratch.places(scene.plan))
 }
 
 /// Where the bases are that only one host uses.

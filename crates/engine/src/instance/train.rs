@@ -68,7 +68,7 @@ async fn train_confined(
     reports: &mut Reports,
 ) -> io::Result<Trained> {
     let started = tokio::select! {
-        started = start(scene.self_program, recipe, confinement.group()) => started,
+        started = start(scene.self_program, recipe, confinement.group(), scene.namespaces()) => started,
         // What has been started ends with its socket.
         () = scene.stop.requested() => return Ok(Trained::Stopped),
     };

@@ -18,6 +18,13 @@ impl Job {
         }
         self.modified = self.modified.max(at);
         match event {
+            Event::Queued { ahead } => self.queued(ahead, at),
+            Event::Admitted => {
+                self.enter(SecondaryStatus::Starting, "Preparing the instances for training", at);
+                Vec::new()
+            }
+            Event::Planned { warnings } => self.planned(warnings),
+            Event::NotPlanned { explanation } => self.fail(job_reason("ClientError", &explanation), at),
             Event::Launched => self.launched(at),
             Event::LaunchFailed { explanation } => self.launch_failed(&explanation, at),
             Event::Reported { host, report } => self.reported(&host, report, at),
@@ -33,6 +40,22 @@ impl Job {
             Event::MergeFailed { explanation } => self.merge_failed(&explanation, at),
             Event::Resumed => Vec::new(),
         }
+    }
+
+    fn queued(&mut self, ahead: u32, at: Timestamp) -> Vec<Effect> {
+        let message = match ahead {
+            0 => "Training job waiting for capacity, next in the queue".to_owned(),
+            1 => "Training job waiting for capacity, 1 job ahead of it".to_owned(),
+            ahead => format!("Training job waiting for capacity, {ahead} jobs ahead of it"),
+        };
+        self.enter(SecondaryStatus::Pending, &message, at);
+        Vec::new()
+    }
+
+    fn planned(&mut self, warnings: Vec<String>) -> Vec<Effect> {
+        self.planned = true;
+        self.warnings.extend(warnings);
+        vec![Effect::Launch { hosts: self.running_hosts() }]
     }
 
     fn launched(&mut self, at: Timestamp) -> Vec<Effect> {
@@ -147,6 +170,9 @@ impl Job {
         self.ending = Some(ending);
         self.status = Status::Stopping;
         self.enter(SecondaryStatus::Stopping, "Stopping the training job", at);
+        if !self.planned {
+            return self.finish(at);
+        }
         if !self.launched {
             return Vec::new();
         }

@@ -6,7 +6,9 @@ use indexmap::IndexMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::plan::{GpuPlan, HostAddress, InstancePlan, Limits, MergePlan, OutputPlan, Role, RuntimePlan};
+use crate::plan::{
+    GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, MergePlan, OutputPlan, Role, RuntimePlan,
+};
 use crate::run::Exit;
 
 fn instance_plan(host: &str) -> InstancePlan {
@@ -15,6 +17,7 @@ fn instance_plan(host: &str) -> InstancePlan {
         attempt: 1,
         host: host.into(),
         hosts: vec![HostAddress { name: host.into(), address: "127.0.0.1".into() }],
+        network: crate::plan::NetworkPlan::Alone,
         role: Role::Train,
         runtime: RuntimePlan::Host { exposed: Vec::new(), working_directory: "/".into() },
         command: vec!["train".into()],
@@ -58,9 +61,18 @@ fn failed(code: i32) -> Outcome {
     Outcome::Failed { exit: Exit::Code(code), explanation: "no rows".into() }
 }
 
+/// A job that is planned and waits for its launch.
+fn submitted(plan: &JobPlan) -> Job {
+    let mut job = Job::submit(&plan.outline(), Timestamp(1_000));
+    let effects = job.apply(Timestamp(1_000), Event::Planned { warnings: plan.warnings.clone() });
+    let hosts = plan.outline().hosts;
+    assert_eq!(effects, [Effect::Launch { hosts }]);
+    job
+}
+
 /// Applies events one second apart and returns the job with all effects after the first launch.
 fn run(plan: &JobPlan, events: Vec<Event>) -> (Job, Vec<Effect>) {
-    let (mut job, _) = Job::submit(plan, Timestamp(1_000));
+    let mut job = submitted(plan);
     let mut effects = Vec::new();
     for (second, event) in events.into_iter().enumerate() {
         effects.extend(job.apply(Timestamp(2_000 + 1_000 * second as u64), event));
@@ -244,7 +256,7 @@ proptest! {
         events in prop::collection::vec(any_event(), 0..40),
         merge in any::<bool>(),
     ) {
-        let (mut job, _) = Job::submit(&job_plan(2, merge), Timestamp(1_000));
+        let mut job = submitted(&job_plan(2, merge));
         for (second, event) in events.into_iter().enumerate() {
             let before = job.clone();
             let resumed = event == Event::Resumed;
@@ -261,5 +273,82 @@ proptest! {
             }
             prop_assert_eq!(job.transitions.last().unwrap().end.is_some(), job.has_ended());
         }
+    }
+}
+
+#[test]
+fn a_job_that_waits_says_its_place_and_goes_on_when_there_is_room() {
+    let mut job = Job::submit(&job_plan(1, false).outline(), Timestamp(1_000));
+    for ahead in [2, 1, 0] {
+        assert_eq!(job.apply(Timestamp(1_000), Event::Queued { ahead }), []);
+    }
+    assert!(job.transitions[1].message.ends_with("next in the queue"), "{:?}", job.transitions);
+    job.apply(Timestamp(2_000), Event::Admitted);
+    assert_eq!(
+        secondary(&job),
+        [SecondaryStatus::Starting, SecondaryStatus::Pending, SecondaryStatus::Starting]
+    );
+    let effects = job.apply(Timestamp(3_000), Event::Planned { warnings: vec!["a word".into()] });
+    assert_eq!(effects, [Effect::Launch { hosts: vec!["algo-1".into()] }]);
+    assert_eq!(job.warnings, ["a word"]);
+}
+
+#[test]
+fn a_job_that_is_stopped_before_it_was_planned_ends_at_once() {
+    let mut job = Job::submit(&job_plan(1, false).outline(), Timestamp(1_000));
+    job.apply(Timestamp(2_000), Event::Queued { ahead: 0 });
+    assert_eq!(job.apply(Timestamp(3_000), Event::StopRequested), [Effect::Release]);
+    assert_eq!(job.status, Status::Stopped);
+}
+
+#[test]
+fn a_job_that_can_not_be_planned_fails_with_the_reason() {
+    let mut job = Job::submit(&job_plan(1, false).outline(), Timestamp(1_000));
+    job.apply(Timestamp(2_000), Event::NotPlanned { explanation: "no such image".into() });
+    assert_eq!(job.status, Status::Failed);
+    assert_eq!(job.failure_reason.as_deref(), Some("ClientError: no such image"));
+}
+
+proptest! {
+    /// Whatever was under way when the engine went away is done again by the next one, and nothing else.
+    #[test]
+    fn what_is_unfinished_after_a_replay_ends_the_job(cut in 0_usize..8, merge: bool, stopped: bool) {
+        let plan = job_plan(2, merge);
+        let mut events = vec![
+            Event::Planned { warnings: Vec::new() },
+            Event::Launched,
+            report("algo-1", Report::Staging { objects: 0, bytes: 0 }),
+            ended("algo-1", Outcome::Completed),
+        ];
+        if stopped {
+            events.push(Event::StopRequested);
+        }
+        events.push(ended("algo-2", Outcome::Completed));
+        events.push(Event::Published(Published { model: Some("m".into()), ..Published::default() }));
+        events.truncate(cut);
+        let stamped: Vec<_> = events.into_iter().map(|event| (Timestamp(2_000), event)).collect();
+        let mut job = Job::replay(&plan.outline(), Timestamp(1_000), &stamped);
+        if !job.is_planned() {
+            prop_assert_eq!(job.unfinished(), []);
+            job.apply(Timestamp(3_000), Event::Planned { warnings: Vec::new() });
+        }
+        for _ in 0..8 {
+            let Some(effect) = job.unfinished().into_iter().next_back() else {
+                prop_assert!(job.has_ended() || !job.running_hosts().is_empty());
+                for host in job.running_hosts() {
+                    job.apply(Timestamp(4_000), ended(&host, Outcome::Completed));
+                }
+                continue;
+            };
+            let event = match effect {
+                Effect::Launch { .. } => Event::Launched,
+                Effect::Publish => Event::Published(Published { model: Some("m".into()), ..Published::default() }),
+                Effect::Merge => Event::Merged { uri: "u".into() },
+                Effect::Stop { hosts } => ended(&hosts[0], Outcome::Stopped),
+                Effect::StartRuntimeTimer | Effect::Release => ended(&job.running_hosts()[0], Outcome::Completed),
+            };
+            job.apply(Timestamp(4_000), event);
+        }
+        prop_assert!(job.has_ended(), "{job:?}");
     }
 }

@@ -9,11 +9,12 @@ use super::config::config_files;
 use super::gpus::{Gpu, GpuError, GpuPlan, deal_out as deal_out_gpus};
 use super::image::{Image, built_in};
 use super::limits::{Capacity, LimitPolicy, Limits, LimitsError, check_capacity, check_volume, limits};
+use super::network;
 use super::path::relative_path;
 use super::shard;
 use super::{
     ChannelPlan, DockerPlan, Exposed, HostAddress, InstancePlan, JobPlan, MergePlan, MetricDefinition,
-    ObjectPlan, OutputPlan, Role, RuntimePlan,
+    NetworkPlan, ObjectPlan, OutputPlan, Role, RuntimePlan,
 };
 use crate::job::MERGE_HOST;
 use crate::spec::{ChannelSource, ChannelSpec, Distribution, MergeSpec, ShardBy, TrainingJobSpec};
@@ -140,7 +141,8 @@ pub fn plan(spec: &TrainingJobSpec, surroundings: &Surroundings) -> Result<JobPl
     })
 }
 
-fn check_listing(channel: &ChannelSpec, listing: &Listing) -> Result<(), PlanError> {
+/// Whether a channel selects objects that can be files beside each other.
+pub(crate) fn check_listing(channel: &ChannelSpec, listing: &Listing) -> Result<(), PlanError> {
     if listing.objects.is_empty() {
         return Err(PlanError::NoObjects {
             channel: channel.name.clone(),
@@ -224,7 +226,8 @@ fn instance(
         job: spec.name.clone(),
         attempt: 1,
         host: hosts[rank].clone(),
-        hosts: hosts.iter().enumerate().map(|(rank, name)| address(rank, name)).collect(),
+        hosts: hosts.iter().enumerate().map(|(rank, name)| network::address(rank, name)).collect(),
+        network: network::of_job(&surroundings.image, spec.network_isolation),
         role: Role::Train,
         runtime: surroundings.image.runtime(),
         command: surroundings.image.command(&spec.algorithm),
@@ -284,13 +287,6 @@ fn show_gpus(environment: &mut IndexMap<String, String>, sent: &IndexMap<String,
     }
 }
 
-/// Instances that share the machine's network each have a loopback address of their own, so that two
-/// that listen at their own name do not meet.
-fn address(rank: usize, name: &str) -> HostAddress {
-    let number = rank + 1;
-    HostAddress { name: name.to_owned(), address: format!("127.77.{}.{}", number / 256, number % 256) }
-}
-
 /// What `train` finds in its environment; what the request sets wins.
 fn environment(spec: &TrainingJobSpec, surroundings: &Surroundings, host: &str) -> IndexMap<String, String> {
     let mut environment = surroundings.image.environment(&surroundings.base_environment);
@@ -326,6 +322,7 @@ fn merge_plan(merge: &MergeSpec, train: &InstancePlan, surroundings: &Surroundin
     let instance = InstancePlan {
         host: MERGE_HOST.to_owned(),
         hosts: vec![host],
+        network: NetworkPlan::Alone,
         role: Role::Merge,
         runtime: merge_runtime(&train.runtime, program),
         command,

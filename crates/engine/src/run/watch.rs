@@ -23,6 +23,8 @@ struct Followed {
     log: PathBuf,
     /// Bytes of the log that have been told of.
     log_end: u64,
+    /// Reports that need not be told.
+    known: usize,
 }
 
 /// What one instance has appended since the last time.
@@ -70,9 +72,23 @@ impl Watch {
         fs::create_dir_all(directory.root())?;
         let mask = WatchMask::MODIFY | WatchMask::CREATE | WatchMask::CLOSE_WRITE;
         let watch = self.stream.watches().add(directory.root(), mask)?;
-        let followed =
-            Followed { watch, reports: Tail::new(directory.reports()), log: directory.log(), log_end: 0 };
+        let followed = Followed {
+            watch,
+            reports: Tail::new(directory.reports()),
+            log: directory.log(),
+            log_end: 0,
+            known: 0,
+        };
         self.followed.insert(host.to_owned(), followed);
+        Ok(())
+    }
+
+    /// Follows one more instance whose first reports are known already.
+    pub fn follow_from(&mut self, host: &str, directory: &InstanceDirectory, known: usize) -> io::Result<()> {
+        self.follow(host, directory)?;
+        if let Some(followed) = self.followed.get_mut(host) {
+            followed.known = known;
+        }
         Ok(())
     }
 
@@ -104,7 +120,10 @@ impl Watch {
         for host in hosts {
             if let Some(followed) = self.followed.get_mut(host) {
                 // Reports first: a line that is logged before a report is then never shown after it.
-                let reports = followed.reports.read()?;
+                let mut reports: Vec<Stamped> = followed.reports.read()?;
+                let known = followed.known.min(reports.len());
+                followed.known -= known;
+                reports.drain(..known);
                 let log_end = followed.log_has_grown()?;
                 let news = News { host: host.clone(), log_end, reports };
                 if !news.is_empty() {

@@ -26,13 +26,17 @@ pub(crate) mod init;
 mod layers;
 mod machine;
 mod mounts;
+mod namespaces;
 mod privileges;
 mod program;
+pub(crate) mod refusal;
 mod root;
 mod run_as;
 mod seccomp;
 pub(crate) mod start;
 pub(crate) mod take_back;
+
+pub(crate) use namespaces::{NamespaceError, unshare};
 
 /// The hidden subcommand that runs [`init::instance_init`].
 pub(crate) const INIT_COMMAND: &str = "instance-init";
@@ -44,6 +48,8 @@ enum Order {
     Start(Box<Jail>),
     /// To give everything in a folder of the machine back to the user.
     TakeBack(PathBuf),
+    /// To make the namespaces and nothing else.
+    Try,
 }
 
 /// All that is needed to start one `train` in its own world.
@@ -53,6 +59,9 @@ pub(crate) struct Jail {
     pub(crate) root: Root,
     /// The name that `hostname` shows.
     pub(crate) hostname: String,
+    /// Whether the namespaces of a place in its job's network come with the order. Otherwise the
+    /// instance has a network for itself.
+    pub(crate) in_network_of_job: bool,
     /// What is put into the root, in this order.
     pub(crate) mounts: Vec<Mount>,
     /// Of `/dev/shm`, in bytes.
@@ -161,7 +170,7 @@ pub(crate) struct RunAs {
 /// What `instance-init` tells the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Message {
-    /// The namespaces are there, the id maps can be written.
+    /// The namespaces are there.
     Unshared,
     /// PID 1 is there and begins to make the jail.
     Begun {
@@ -254,6 +263,10 @@ pub(super) enum SetupError {
     NoSuchId { kind: &'static str, id: u32 },
     #[error("the supervisor's order is damaged")]
     Order(#[from] serde_json::Error),
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    #[error("the supervisor has not sent the instance's place in the network of its job")]
+    NoNetwork,
     #[error("the supervisor has gone")]
     Gone,
 }

@@ -17,8 +17,8 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::process::{Pid, PidfdFlags, getuid, pidfd_open};
 use tempfile::TempDir;
 use trainyard_engine::plan::{
-    ChannelPlan, GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, ObjectPlan, OutputPlan, Role,
-    RuntimePlan,
+    ChannelPlan, GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, NetworkPlan, ObjectPlan, OutputPlan,
+    Role, RuntimePlan,
 };
 use trainyard_engine::run::{
     InstanceDirectory, LogLine, Manifests, Outcome, Parts, Report, RunDirectory, Stamped, Stream, Tail,
@@ -68,6 +68,7 @@ impl Case {
             attempt: 1,
             host: "algo-1".to_owned(),
             hosts: vec![host("algo-1", "127.0.0.1"), host("algo-2", "127.0.0.2")],
+            network: NetworkPlan::Alone,
             role: Role::Train,
             runtime: RuntimePlan::Host { exposed: Vec::new(), working_directory: "/".into() },
             command: command.iter().map(|word| (*word).to_owned()).collect(),

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use trainyard_engine::instance::supervise;
+use trainyard_engine::network::job_network;
 use trainyard_engine::run::InstanceDirectory;
 use trainyard_engine::runtime::{Shield, container_init, instance_init};
 
@@ -26,13 +27,14 @@ impl Instance {
     }
 }
 
-/// Whether this process is what a supervisor starts inside of namespaces; if so, all of its life.
+/// Whether this process is one that makes namespaces, for an instance or for a job's network, or is the first of a
+/// container; if so, all of its life.
 pub(crate) fn inside() -> Option<ExitCode> {
-    let mut arguments = env::args_os().skip(1);
-    let only = (arguments.next(), arguments.next());
-    match only {
-        (Some(command), None) if command == "instance-init" => Some(instance_init()),
-        (Some(command), None) => container_init(command.to_str()?),
+    let arguments: Vec<_> = env::args_os().skip(1).collect();
+    match &arguments[..] {
+        [command] if command == "instance-init" => Some(instance_init()),
+        [command, _] if command == "network" => Some(job_network()),
+        [command] => container_init(command.to_str()?),
         _ => None,
     }
 }

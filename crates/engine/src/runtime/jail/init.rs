@@ -18,11 +18,13 @@ use rustix::thread::UnshareFlags;
 use serde::de::DeserializeOwned;
 
 use super::mounts::Tree;
+use super::namespaces::{self, NamespaceError};
 use super::{
     Command, InsteadOfOverlay, Jail, Message, Order, Program, Root, RunAs, SetupError, layers, machine,
     privileges, program, root, step, take_back,
 };
 use crate::explain::chain;
+use crate::network::{self, Namespaces};
 use crate::run::Exit;
 use crate::sys::{self, Fork};
 
@@ -44,17 +46,23 @@ pub fn instance_init() -> ExitCode {
 }
 
 fn outer(socket: &mut UnixStream) -> Result<(), SetupError> {
-    let namespaces = UnshareFlags::NEWUSER
-        | UnshareFlags::NEWNS
-        | UnshareFlags::NEWPID
-        | UnshareFlags::NEWUTS
-        | UnshareFlags::NEWIPC;
-    if let Err(error) = sys::unshare(namespaces) {
-        let errno = error.raw_os_error().unwrap_or_default();
-        return tell(socket, &Message::NamespacesRefused { errno });
+    // It may wait for the programs that give it its ids, and does not listen meanwhile.
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(step("depend on the supervisor"))?;
+    let network = place_in_network(socket)?;
+    let order = order(socket)?;
+    // Never in the machine's network for want of another.
+    if matches!(&order, Order::Start(jail) if jail.in_network_of_job != network.is_some()) {
+        return Err(SetupError::NoNetwork);
     }
-    tell(socket, &Message::Unshared)?;
-    let jail = match order(socket)? {
+    match enter(network) {
+        Err(SetupError::Namespace(NamespaceError::Refused(error))) => {
+            let errno = error.raw_os_error().unwrap_or_default();
+            return tell(socket, &Message::NamespacesRefused { errno });
+        }
+        other => other?,
+    }
+    let jail = match order {
+        Order::Try => return tell(socket, &Message::Unshared),
         Order::Start(jail) => jail,
         Order::TakeBack(folder) => {
             take_back::take_back(&folder)?;
@@ -65,6 +73,25 @@ fn outer(socket: &mut UnixStream) -> Result<(), SetupError> {
         Fork::Child => first_process(&jail, socket),
         // That it has ended means that the whole namespace is empty.
         Fork::Parent(pid) => wait_for(pid),
+    }
+}
+
+/// Enters the network of the job, or makes one for this instance alone, and all other namespaces below it.
+fn enter(network: Option<Namespaces>) -> Result<(), SetupError> {
+    let mut further =
+        UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWUTS | UnshareFlags::NEWIPC;
+    match network {
+        Some(network) => network.enter().map_err(step("enter the network of the job"))?,
+        None => further |= UnshareFlags::NEWNET,
+    }
+    Ok(namespaces::unshare(further)?)
+}
+
+/// The instance's place in the network of its job, which comes with the first byte if there is one.
+fn place_in_network(socket: &UnixStream) -> Result<Option<Namespaces>, SetupError> {
+    match network::receive(socket, &mut [0]) {
+        Ok((1, descriptors)) => Ok(Namespaces::of(descriptors)),
+        Ok(_) | Err(_) => Err(SetupError::Gone),
     }
 }
 
@@ -83,6 +110,9 @@ fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError>
     tell(socket, &Message::Begun { pid: pid_on_the_machine()? })?;
     setsid().map_err(step("start a session"))?;
     sethostname(jail.hostname.as_bytes()).map_err(step("set the host name"))?;
+    if !jail.in_network_of_job {
+        network::start_loopback().map_err(step("start the loopback interface"))?;
+    }
 
     let run_as = jail.program.run_as.as_ref().filter(|_| RunAs::is_possible());
     if let Some(run_as) = run_as {

@@ -23,9 +23,6 @@ const LINKS: [(&str, &str); 5] = [
 /// Where programs look for their control group.
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// Where a C library finds the name servers.
-const RESOLVER: &str = "/etc/resolv.conf";
-
 /// Settings of the whole machine: user id 0 of an instance may be user id 0 of the machine. This list and the
 /// next are Docker's (`oci/defaults.go` of github.com/moby/moby).
 const SETTINGS: [&str; 5] = ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"];
@@ -67,13 +64,9 @@ pub(super) fn trees(jail: &Jail) -> Result<Vec<Tree>, SetupError> {
             trees.push(Tree::of(Path::new(device), device)?);
         }
     }
-    match jail.root {
-        Root::Machine { .. } => {
-            trees.push(Tree::new("tmpfs", &[("mode", "0755")], quiet, "/run")?);
-            trees.extend(resolver(|file| file.starts_with("/run").then(|| file.to_owned()))?);
-        }
-        // An image may have brought something in its /run.
-        Root::Layers { .. } => trees.extend(resolver(|_| Some(RESOLVER.into()))?),
+    // An image may have brought something in its /run.
+    if matches!(jail.root, Root::Machine { .. }) {
+        trees.push(Tree::new("tmpfs", &[("mode", "0755")], quiet, "/run")?);
     }
     Ok(trees)
 }
@@ -113,13 +106,6 @@ pub(super) fn link(links: &[(PathBuf, PathBuf)]) -> Result<(), SetupError> {
         }
     }
     Ok(())
-}
-
-/// The file behind the machine's `/etc/resolv.conf`, where `target` wants it: of the machine's own
-/// folders an instance lacks only `/run`.
-fn resolver(target: impl FnOnce(&Path) -> Option<PathBuf>) -> Result<Option<Tree>, SetupError> {
-    let Ok(file) = fs::canonicalize(RESOLVER) else { return Ok(None) };
-    target(&file).map(|target| Tree::of(&file, target)?.read_only()).transpose()
 }
 
 /// What can be done only when the trees are in their places.

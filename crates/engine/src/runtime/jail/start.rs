@@ -10,14 +10,13 @@ use rustix::process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_si
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::Receiver;
 
-use super::ids::{self, Ids};
-use super::{Command, INIT_COMMAND, InsteadOfOverlay, Jail, Message, Order};
+use super::ids::Ids;
+use super::{Command, INIT_COMMAND, InsteadOfOverlay, Jail, Message, Order, refusal};
 use crate::cgroup::Group;
+use crate::network::{Namespaces, send};
 use crate::run::Exit;
 use crate::runtime::talk::Talk;
 use crate::sys::watch_readable;
-
-mod refusal;
 
 /// A jail in which nothing has been started.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +59,9 @@ pub(crate) enum StartError {
     },
 }
 
+/// The first byte to `instance-init`, with which the namespaces of a network come.
+pub(super) const NETWORK: &[u8; 1] = b"n";
+
 /// A running jail. Dropping it kills everything in it, for its socket ends.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -79,9 +81,9 @@ pub(crate) struct Output {
     pub(crate) stderr: Receiver,
 }
 
-/// Starts `self_program` as the first process of a jail, up to namespaces with their id maps.
+/// Starts `self_program` as the first process of a jail.
 ///
-/// With a control group, everything in the jail is in it.
+/// With a control group, everything in the jail is in it; with the namespaces of a network, in that network.
 ///
 /// # Errors
 /// The kernel refuses it, or the program does not know `instance-init`.
@@ -89,8 +91,10 @@ pub(crate) async fn start(
     self_program: &Path,
     jail: &Jail,
     group: Option<&Group>,
+    network: Option<&Namespaces>,
 ) -> Result<(Running, Output), StartError> {
-    let (mut running, output) = ordered(self_program, &Order::Start(Box::new(jail.clone())), group).await?;
+    let order = Order::Start(Box::new(jail.clone()));
+    let (mut running, output) = ordered(self_program, &order, group, network).await?;
     running.begun().await?;
     Ok((running, output))
 }
@@ -100,11 +104,13 @@ pub(crate) async fn start(
 /// # Errors
 /// It refuses them, or the program does not know `instance-init`.
 pub(crate) async fn probe(self_program: &Path) -> Result<(), StartError> {
-    let (running, output) = unshared(self_program).await?;
-    let Running { mut init, talk, .. } = running;
-    // With the socket it ends.
-    drop((talk, output));
-    init.wait().map(drop).map_err(|source| StartError::Io { step: "end a process in namespaces", source })
+    let (mut running, _output) = ordered(self_program, &Order::Try, None, None).await?;
+    let answer = running.talk.message().await;
+    running.ended().await.map_err(|source| StartError::Io { step: "wait for a process", source })?;
+    match answer {
+        Some(Message::Unshared) => Ok(()),
+        other => Err(unexpected(other)),
+    }
 }
 
 /// Makes everything in a folder the user's own again after an instance that had more than one user id; after
@@ -116,7 +122,8 @@ pub(crate) async fn take_back(self_program: &Path, folder: &Path) -> Result<(), 
     if !matches!(Ids::of_this_user(), Ids::Subordinate(_)) {
         return Ok(());
     }
-    let (mut running, _output) = ordered(self_program, &Order::TakeBack(folder.to_owned()), None).await?;
+    let (mut running, _output) =
+        ordered(self_program, &Order::TakeBack(folder.to_owned()), None, None).await?;
     let answer = running.talk.message().await;
     running.ended().await.map_err(|source| StartError::Io { step: "wait for a process", source })?;
     match answer {
@@ -125,16 +132,16 @@ pub(crate) async fn take_back(self_program: &Path, folder: &Path) -> Result<(), 
     }
 }
 
-/// Starts `instance-init`, makes its namespaces what they should be and gives it an order.
+/// Starts `instance-init` and gives it an order.
 async fn ordered(
     self_program: &Path,
     order: &Order,
     group: Option<&Group>,
+    network: Option<&Namespaces>,
 ) -> Result<(Running, Output), StartError> {
-    let (mut running, output) = unshared(self_program).await?;
-    ids::map(Pid::from_child(&running.init))
-        .map_err(|source| StartError::Io { step: "map user ids into the instance", source })?;
-    // Nothing else has been started yet, so nothing is left outside.
+    let (mut running, output) = spawn(self_program, network)
+        .map_err(|source| StartError::Io { step: "start the first process of the instance", source })?;
+    // It waits for the order and has started nothing yet, so nothing is left outside.
     group
         .map_or(Ok(()), |group| group.take(running.init.id()))
         .map_err(|source| StartError::Io { step: "put the instance into its control group", source })?;
@@ -143,19 +150,7 @@ async fn ordered(
     Ok((running, output))
 }
 
-/// Starts the first process of a jail, up to its namespaces.
-async fn unshared(self_program: &Path) -> Result<(Running, Output), StartError> {
-    let (mut running, output) = spawn(self_program)
-        .map_err(|source| StartError::Io { step: "start the first process of the instance", source })?;
-    match running.talk.message().await {
-        Some(Message::Unshared) => {}
-        Some(Message::NamespacesRefused { errno }) => return Err(refusal::explain(errno)),
-        other => return Err(unexpected(other)),
-    }
-    Ok((running, output))
-}
-
-fn spawn(self_program: &Path) -> io::Result<(Running, Output)> {
+fn spawn(self_program: &Path, network: Option<&Namespaces>) -> io::Result<(Running, Output)> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     let mut init = Process::new(self_program)
         .arg(INIT_COMMAND)
@@ -173,6 +168,8 @@ fn spawn(self_program: &Path) -> io::Result<(Running, Output)> {
         stderr: Receiver::from_owned_fd(stderr.into())?,
     };
     let ended = watch_readable(pidfd_open(Pid::from_child(&init), PidfdFlags::empty())?)?;
+    let descriptors = network.map(Namespaces::descriptors);
+    send(&ours, NETWORK, descriptors.as_ref().map_or(&[], |both| both))?;
     let running = Running { init, first: None, ended, talk: Talk::new(ours)? };
     Ok((running, output))
 }
@@ -186,11 +183,15 @@ impl Running {
         };
         let opened =
             Pid::from_raw(pid).ok_or(Errno::SRCH).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()));
-        let first = opened.map_err(|errno| StartError::Io {
-            step: "watch the first process of the instance",
-            source: errno.into(),
-        })?;
-        self.first = Some(first);
+        self.first = match opened {
+            Ok(first) => Some(first),
+            // A short program has ended already, and what was told of it is still to be read.
+            Err(Errno::SRCH) => None,
+            Err(errno) => {
+                let step = "watch the first process of the instance";
+                return Err(StartError::Io { step, source: errno.into() });
+            }
+        };
         Ok(())
     }
 
@@ -233,6 +234,10 @@ impl Running {
 
 fn unexpected(message: Option<Message>) -> StartError {
     let explanation = match message {
+        Some(Message::NamespacesRefused { errno }) => {
+            let explanation = refusal::explain(&io::Error::from_raw_os_error(errno));
+            return StartError::Namespaces { explanation };
+        }
         Some(Message::Broken { explanation }) => match refusal::refusing_settings() {
             Some(settings) if !getuid().is_root() => format!("{explanation} ({settings})"),
             _ => explanation,

@@ -1,0 +1,387 @@
+//! Many jobs at once: taken in, queued, driven side by side, and taken over after a restart.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{mpsc, watch};
+
+use super::drive::TakenOver;
+use super::queue::{Place, Queue};
+use super::{Command, Driver, Engine, EngineError, Notice, Waiting};
+use crate::explain::chain;
+use crate::job::{Event, Job, Outline, Status};
+use crate::prepare::{Checked, ImageProgress, Machine, PrepareError, check, plan_checked};
+use crate::spec::Capabilities;
+use crate::store::{JobQuery, Listed, StoreError};
+use crate::wire::CreateTrainingJobRequest;
+
+/// The jobs of one data folder, as a server has them. Clones are the same.
+#[derive(Clone)]
+pub struct Jobs {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    engine: Engine,
+    machine: Machine,
+    capabilities: Capabilities,
+    queue: Mutex<Queue>,
+    /// Tells those who wait that the queue has changed.
+    moved: watch::Sender<()>,
+    /// Where it is told what nobody asked.
+    troubles: mpsc::UnboundedSender<String>,
+    /// Where jobs that have not ended are commanded, by their names in lower case.
+    commands: Mutex<HashMap<String, mpsc::UnboundedSender<Command>>>,
+}
+
+/// What a server makes of the machine.
+pub struct JobsSetup {
+    /// Where jobs' names lead to.
+    pub machine: Machine,
+    /// What jobs may ask for.
+    pub capabilities: Capabilities,
+    /// Instances that run at once; a job with more of them runs alone.
+    pub capacity: u32,
+    /// Told what keeps a job from being driven.
+    pub troubles: mpsc::UnboundedSender<String>,
+}
+
+/// Why a job can't be taken in.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// The request is wrong, or asks for what is not here.
+    #[error(transparent)]
+    Request(#[from] PrepareError),
+    /// The engine refuses: the name is taken, for instance.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// Why a job can't be stopped or deleted.
+#[derive(Debug, thiserror::Error)]
+pub enum StopError {
+    /// There is none of this name.
+    #[error("there is no training job {0}")]
+    Unknown(String),
+    /// It has ended, or has not, and would have to be otherwise.
+    #[error("training job {job} is in status {status}")]
+    Status {
+        /// Its name.
+        job: String,
+        /// What it is.
+        status: Status,
+    },
+    /// Another process drives it.
+    #[error("training job {0} is driven by another process: stop that one")]
+    Elsewhere(String),
+    /// The engine refuses.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// A job as it was submitted and as it is.
+#[derive(Debug)]
+pub struct Described {
+    /// What was sent.
+    pub request: CreateTrainingJobRequest,
+    /// What became of it.
+    pub job: Job,
+}
+
+impl Jobs {
+    /// Takes over what has not ended.
+    ///
+    /// # Errors
+    /// The store can't be read.
+    pub async fn open(engine: Engine, setup: JobsSetup) -> Result<Self, EngineError> {
+        let JobsSetup { machine, capabilities, capacity, troubles } = setup;
+        let shared = Shared {
+            machine,
+            capabilities,
+            queue: Mutex::new(Queue::new(capacity)),
+            moved: watch::Sender::new(()),
+            troubles,
+            commands: Mutex::default(),
+            engine,
+        };
+        let jobs = Self { shared: Arc::new(shared) };
+        let unfinished = jobs.shared.engine.store().unfinished()?;
+        let mut waiting = Vec::new();
+        for name in unfinished {
+            match jobs.shared.engine.take_over(&name).await {
+                Ok(TakenOver::Waiting(job)) => waiting.push(*job),
+                Ok(TakenOver::Driver(driver)) => jobs.go_on(*driver),
+                // `trainyard run` has it.
+                Ok(TakenOver::Ended) | Err(EngineError::Running { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        for job in waiting {
+            if let Some(described) = jobs.described(&job.job().name)? {
+                jobs.begin(job, described.request);
+            }
+        }
+        Ok(jobs)
+    }
+
+    /// Takes in a job, which starts as soon as there is room for it.
+    ///
+    /// # Errors
+    /// The request is wrong, asks for what is not here, or its name is taken.
+    pub fn create(&self, request: CreateTrainingJobRequest) -> Result<(), CreateError> {
+        let Shared { engine, machine, capabilities, .. } = &*self.shared;
+        let checked = check(request, machine, capabilities)?;
+        let outline = checked.outline();
+        let tags: Vec<_> = checked.tags().collect();
+        let waiting = engine.accept(&outline, checked.text(), &tags)?;
+        self.live(waiting, checked);
+        Ok(())
+    }
+
+    /// A job that was taken in before; its request is checked again, for the machine may have changed.
+    fn begin(&self, waiting: Waiting, request: CreateTrainingJobRequest) {
+        match check(request, &self.shared.machine, &self.shared.capabilities) {
+            Ok(checked) => self.live(waiting, checked),
+            Err(error) => self.fail(waiting, chain(&error)),
+        }
+    }
+
+    fn fail(&self, mut waiting: Waiting, explanation: String) {
+        let jobs = self.clone();
+        tokio::spawn(async move {
+            let name = waiting.job().name.clone();
+            let failed = waiting.happen(Event::NotPlanned { explanation }).await;
+            jobs.tell(&name, failed);
+        });
+    }
+
+    /// Lets a job live until it ends.
+    fn live(&self, waiting: Waiting, checked: Checked) {
+        let outline = checked.outline();
+        let commands = self.commanded(&outline);
+        let instances = u32::try_from(outline.hosts.len()).unwrap_or(u32::MAX);
+        self.requeue(|queue| queue.join(&outline.job, instances, checked.priority()));
+        let jobs = self.clone();
+        tokio::spawn(async move {
+            let lived = jobs.wait_and_drive(waiting, checked, commands).await;
+            jobs.ended(&outline.job);
+            jobs.tell(&outline.job, lived);
+        });
+    }
+
+    /// Drives a job that ran before this process did.
+    fn go_on(&self, driver: Driver) {
+        let name = driver.job().name.clone();
+        let running = u32::try_from(driver.job().running_hosts().len()).unwrap_or(u32::MAX);
+        let hosts = driver.job().running_hosts();
+        let commands = self.commanded(&Outline { job: name.clone(), hosts, merges: false });
+        self.requeue(|queue| queue.runs(&name, running));
+        let jobs = self.clone();
+        tokio::spawn(async move {
+            let driven = jobs.drive(driver, commands).await;
+            jobs.ended(&name);
+            jobs.tell(&name, driven);
+        });
+    }
+
+    async fn wait_and_drive(
+        &self,
+        mut waiting: Waiting,
+        checked: Checked,
+        mut commands: mpsc::UnboundedReceiver<Command>,
+    ) -> Result<(), EngineError> {
+        if self.wait_for_room(&mut waiting, &mut commands).await? {
+            return waiting.happen(Event::StopRequested).await;
+        }
+        let progress: ImageProgress = Arc::new(|_| {});
+        let planned = tokio::select! {
+            planned = plan_checked(checked, &self.shared.machine, progress) => planned,
+            _ = commands.recv() => return waiting.happen(Event::StopRequested).await,
+        };
+        match planned {
+            Ok(prepared) => {
+                let driver = waiting.start(prepared.submission).await?;
+                // The image is in use until the job has ended.
+                let _image = prepared.image;
+                self.drive(driver, commands).await
+            }
+            Err(error) => waiting.happen(Event::NotPlanned { explanation: chain(&error) }).await,
+        }
+    }
+
+    /// Waits for the job's turn; tells whether it was asked to stop before.
+    async fn wait_for_room(
+        &self,
+        waiting: &mut Waiting,
+        commands: &mut mpsc::UnboundedReceiver<Command>,
+    ) -> Result<bool, EngineError> {
+        let name = waiting.job().name.clone();
+        let mut moved = self.shared.moved.subscribe();
+        let mut told = None;
+        loop {
+            moved.borrow_and_update();
+            let place = self.queue().place(&name);
+            match place {
+                Place::Admitted if told.is_some() => {
+                    waiting.happen(Event::Admitted).await?;
+                    return Ok(false);
+                }
+                Place::Admitted => return Ok(false),
+                Place::Waiting { ahead } if told != Some(ahead) => {
+                    waiting.happen(Event::Queued { ahead }).await?;
+                    told = Some(ahead);
+                }
+                Place::Waiting { .. } => {}
+            }
+            tokio::select! {
+                changed = moved.changed() => if changed.is_err() { return Ok(true) },
+                _ = commands.recv() => return Ok(true),
+            }
+        }
+    }
+
+    async fn drive(
+        &self,
+        driver: Driver,
+        mut commands: mpsc::UnboundedReceiver<Command>,
+    ) -> Result<(), EngineError> {
+        let name = driver.job().name.clone();
+        let (notices, mut shown) = mpsc::unbounded_channel();
+        let jobs = self.clone();
+        let counting = async move {
+            while let Some(notice) = shown.recv().await {
+                if let Notice::Job(job) = notice {
+                    let running = u32::try_from(job.running_hosts().len()).unwrap_or(u32::MAX);
+                    jobs.requeue(|queue| queue.shrinks(&name, running));
+                }
+            }
+        };
+        let (driven, ()) = tokio::join!(driver.drive(&mut commands, notices), counting);
+        driven.map(drop)
+    }
+
+    /// Asks a job to stop.
+    ///
+    /// # Errors
+    /// There is none of this name, it has ended, or it is not ours.
+    pub fn stop(&self, name: &str) -> Result<(), StopError> {
+        let job = self.known(name)?;
+        if job.has_ended() {
+            return Err(StopError::Status { job: job.name, status: job.status });
+        }
+        let commands = self.commands();
+        let sender = commands.get(&name.to_lowercase());
+        let sender = sender.ok_or_else(|| StopError::Elsewhere(job.name.clone()))?;
+        sender.send(Command::Stop).map_err(|_| StopError::Elsewhere(job.name))
+    }
+
+    /// Forgets a job that has ended, with its logs; its artifacts stay.
+    ///
+    /// # Errors
+    /// There is none of this name, or it has not ended.
+    pub async fn delete(&self, name: &str) -> Result<(), StopError> {
+        let job = self.known(name)?;
+        if !job.has_ended() {
+            return Err(StopError::Status { job: job.name, status: job.status });
+        }
+        let engine = &self.shared.engine;
+        let _lock = engine.lock(&job.name)?;
+        Ok(engine.forget(&job.name).await?)
+    }
+
+    /// A job of this name, in any case.
+    ///
+    /// # Errors
+    /// The store can't be read.
+    pub fn described(&self, name: &str) -> Result<Option<Described>, EngineError> {
+        let stored = self.shared.engine.store().job(name)?;
+        let described = stored.map(|stored| {
+            let request = serde_json::from_str(&stored.request)
+                .map_err(|source| StoreError::Damaged { job: stored.name.clone(), source })?;
+            Ok::<_, StoreError>(Described { request, job: stored.replayed() })
+        });
+        Ok(described.transpose()?)
+    }
+
+    /// Jobs that fit a query, one page.
+    ///
+    /// # Errors
+    /// The store can't be read.
+    pub fn list(&self, query: &JobQuery) -> Result<Vec<Listed>, EngineError> {
+        Ok(self.shared.engine.store().list(query)?)
+    }
+
+    /// A job's tags, after `change` was made to them.
+    ///
+    /// # Errors
+    /// There is no such job.
+    pub fn tags(&self, name: &str, change: TagChange<'_>) -> Result<Vec<(String, String)>, StopError> {
+        let job = self.known(name)?;
+        let mut store = self.shared.engine.store();
+        let changed = match change {
+            TagChange::None => Ok(()),
+            TagChange::Add(tags) => store.add_tags(&job.name, tags),
+            TagChange::Remove(keys) => store.remove_tags(&job.name, keys),
+        };
+        changed.and_then(|()| store.tags(&job.name)).map_err(|error| EngineError::from(error).into())
+    }
+
+    /// The run directory of an attempt of a job.
+    pub fn attempt_folder(&self, job: &str, attempt: u32) -> std::path::PathBuf {
+        self.shared.engine.attempt_folder(job, attempt)
+    }
+
+    /// What jobs are told of the machine.
+    pub fn machine(&self) -> &Machine {
+        &self.shared.machine
+    }
+
+    fn known(&self, name: &str) -> Result<Job, StopError> {
+        let stored = self.shared.engine.store().job(name).map_err(EngineError::from)?;
+        stored.map(|stored| stored.replayed()).ok_or_else(|| StopError::Unknown(name.to_owned()))
+    }
+
+    fn commanded(&self, outline: &Outline) -> mpsc::UnboundedReceiver<Command> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.commands().insert(outline.job.to_lowercase(), sender);
+        receiver
+    }
+
+    fn ended(&self, name: &str) {
+        self.commands().remove(&name.to_lowercase());
+        self.requeue(|queue| queue.leave(name));
+    }
+
+    fn commands(&self) -> MutexGuard<'_, HashMap<String, mpsc::UnboundedSender<Command>>> {
+        self.shared.commands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the queue; those who wait look again.
+    fn requeue(&self, change: impl FnOnce(&mut Queue)) {
+        change(&mut self.queue());
+        self.shared.moved.send_replace(());
+    }
+
+    /// Says what keeps a job from being driven, for nobody waits for an answer.
+    fn tell(&self, job: &str, result: Result<(), EngineError>) {
+        if let Err(error) = result {
+            // The server may be going down.
+            let _ = self.shared.troubles.send(format!("training job {job}: {}", chain(&error)));
+        }
+    }
+}
+
+/// What is done to tags before they are read.
+#[derive(Clone, Copy, Debug)]
+pub enum TagChange<'a> {
+    /// Nothing.
+    None,
+    /// Keys get these values.
+    Add(&'a [(String, String)]),
+    /// Keys are taken away.
+    Remove(&'a [String]),
+}

@@ -1,0 +1,143 @@
+//! Promises of the store.
+
+use super::*;
+use crate::job::Status;
+
+fn store(folder: &tempfile::TempDir) -> Store {
+    Store::open(&folder.path().join("state/jobs.sqlite")).unwrap()
+}
+
+fn outline(name: &str) -> Outline {
+    Outline { job: name.into(), hosts: vec!["algo-1".into()], merges: false }
+}
+
+/// A job that was taken in at a time, in milliseconds.
+fn add(store: &mut Store, name: &str, at: u64) -> Result<Job, StoreError> {
+    let job = Job::submit(&outline(name), Timestamp(at));
+    store.add(&job, &outline(name), "{}").map(|()| job)
+}
+
+/// Lets something happen to it.
+fn happen(store: &mut Store, job: &mut Job, at: u64, event: &Event) {
+    job.apply(Timestamp(at), event.clone());
+    store.append(job, Timestamp(at), event).unwrap();
+}
+
+#[test]
+fn what_was_stored_is_there_after_opening_again_and_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = store(&folder);
+    let mut job = add(&mut first, "Job", 5).unwrap();
+    let planned = Event::Planned { warnings: vec!["w".into()] };
+    happen(&mut first, &mut job, 6, &planned);
+    happen(&mut first, &mut job, 7, &Event::StopRequested);
+    first.add_placement("job", 1, "[1]").unwrap();
+    drop(first);
+    let stored = store(&folder).job("jOB").unwrap().unwrap();
+    assert_eq!((stored.name.as_str(), stored.created), ("Job", Timestamp(5)));
+    assert_eq!(stored.events, [(Timestamp(6), planned), (Timestamp(7), Event::StopRequested)]);
+    assert_eq!(stored.placements, [(1, "[1]".to_owned())]);
+    assert_eq!(stored.replayed(), job);
+}
+
+#[test]
+fn a_name_is_taken_once_whatever_its_case() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(&folder);
+    add(&mut store, "Job", 5).unwrap();
+    let again = add(&mut store, "jOB", 6);
+    assert!(matches!(again, Err(StoreError::Exists { job }) if job == "Job"));
+}
+
+#[test]
+fn a_removed_job_leaves_nothing_and_its_name_is_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(&folder);
+    let mut job = add(&mut store, "job", 5).unwrap();
+    happen(&mut store, &mut job, 6, &Event::Launched);
+    store.add_tags("job", &[("k".into(), "v".into())]).unwrap();
+    store.remove("job").unwrap();
+    assert_eq!(store.job("job").unwrap(), None);
+    add(&mut store, "job", 7).unwrap();
+    assert_eq!(store.job("job").unwrap().unwrap().events, []);
+    assert_eq!(store.tags("job").unwrap(), []);
+}
+
+#[test]
+fn a_file_of_another_version_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    store(&folder).connection.pragma_update(None, "user_version", 99).unwrap();
+    let error = Store::open(&folder.path().join("state/jobs.sqlite")).unwrap_err();
+    assert!(error.to_string().contains("version 99"), "{error}");
+}
+
+#[test]
+fn jobs_that_have_not_ended_are_found_oldest_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(&folder);
+    for (name, at) in [("b", 1), ("a", 2), ("c", 3)] {
+        let mut job = add(&mut store, name, at).unwrap();
+        if name == "a" {
+            happen(&mut store, &mut job, 4, &Event::StopRequested);
+        }
+    }
+    assert_eq!(store.unfinished().unwrap(), ["b", "c"]);
+}
+
+#[test]
+fn tags_are_kept_in_the_order_in_which_they_came_and_replaced_by_their_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(&folder);
+    add(&mut store, "job", 1).unwrap();
+    let pairs = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    };
+    store.add_tags("job", &pairs(&[("b", "1"), ("a", "2")])).unwrap();
+    store.add_tags("JOB", &pairs(&[("c", "3"), ("b", "4")])).unwrap();
+    assert_eq!(store.tags("job").unwrap(), pairs(&[("b", "4"), ("a", "2"), ("c", "3")]));
+    store.remove_tags("job", &["a".to_owned(), "never".to_owned()]).unwrap();
+    assert_eq!(store.tags("job").unwrap(), pairs(&[("b", "4"), ("c", "3")]));
+}
+
+/// Names of a whole list, page by page.
+fn listed(store: &Store, query: &JobQuery) -> Vec<String> {
+    let mut query = query.clone();
+    let mut names = Vec::new();
+    loop {
+        let page = store.list(&query).unwrap();
+        names.extend(page.iter().map(|listed| listed.name.clone()));
+        if page.len() < query.limit {
+            return names;
+        }
+        query.after = page.last().map(|last| last.cursor(query.sort_by));
+    }
+}
+
+#[test]
+fn lists_are_filtered_before_they_are_cut_into_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(&folder);
+    for number in 0..10 {
+        // Two of each time, so that names have to decide.
+        let mut job = add(&mut store, &format!("job-{number}"), number / 2).unwrap();
+        if number % 3 == 0 {
+            happen(&mut store, &mut job, 100 - number, &Event::StopRequested);
+        }
+    }
+    let query = JobQuery { limit: 2, ..JobQuery::default() };
+    let all: Vec<_> = (0..10).map(|number| format!("job-{number}")).collect();
+    assert_eq!(listed(&store, &query), all);
+    let descending = JobQuery { descending: true, ..query.clone() };
+    assert_eq!(listed(&store, &descending), all.iter().rev().cloned().collect::<Vec<_>>());
+    let stopped = JobQuery { status: Some(Status::Stopped), ..query.clone() };
+    assert_eq!(listed(&store, &stopped), ["job-0", "job-3", "job-6", "job-9"]);
+    let modified = JobQuery { sort_by: SortBy::Modified, ..stopped };
+    assert_eq!(listed(&store, &modified), ["job-9", "job-6", "job-3", "job-0"]);
+    let named = JobQuery { name_contains: Some("B-3".into()), ..query.clone() };
+    assert_eq!(listed(&store, &named), ["job-3"]);
+    let timed =
+        JobQuery { created_after: Some(Timestamp(1)), created_before: Some(Timestamp(3)), ..query.clone() };
+    assert_eq!(listed(&store, &timed), ["job-4", "job-5"]);
+    let by_status = JobQuery { sort_by: SortBy::Status, limit: 3, ..query };
+    assert_eq!(listed(&store, &by_status)[6..], ["job-0", "job-3", "job-6", "job-9"]);
+}

@@ -1,0 +1,279 @@
+//! Signature Version 4 of requests that are not S3's (IAM user guide, "Create a signed AWS API request").
+//!
+//! Pure: the time and the secrets come from the caller.
+
+use std::fmt::Write as _;
+
+use hmac::{Hmac, KeyInit, Mac};
+use hyper::HeaderMap;
+use sha2::{Digest, Sha256};
+
+/// How far a client's clock may be off, in seconds.
+const CLOCK_SKEW: i64 = 15 * 60;
+const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+
+/// A request as it was signed.
+#[derive(Debug)]
+pub(super) struct Signed<'a> {
+    pub(super) method: &'a str,
+    /// As it was sent, without the query.
+    pub(super) path: &'a str,
+    /// As it was sent, without the question mark.
+    pub(super) query: &'a str,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) body: &'a [u8],
+}
+
+/// Who has signed, and for what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Signer {
+    pub(super) access_key: String,
+    pub(super) region: String,
+    pub(super) service: String,
+}
+
+/// A request that is not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum SignatureError {
+    #[error("Missing Authentication Token: sign the request with the keys that `trainyard env` prints")]
+    Missing,
+    #[error("the Authorization header has no usable {0}")]
+    Incomplete(&'static str),
+    #[error("The security token included in the request is invalid.")]
+    UnknownKey,
+    #[error("Signature expired: the request was signed at another time than the clock of this machine shows")]
+    Clock,
+    #[error(
+        "The request signature we calculated does not match the signature you provided. Check your AWS Secret \
+         Access Key and signing method."
+    )]
+    Mismatch,
+}
+
+impl SignatureError {
+    /// As Amazon's services name it.
+    pub(super) fn code(self) -> &'static str {
+        match self {
+            Self::Missing => "MissingAuthenticationTokenException",
+            Self::Incomplete(_) => "IncompleteSignatureException",
+            Self::UnknownKey => "UnrecognizedClientException",
+            Self::Clock | Self::Mismatch => "InvalidSignatureException",
+        }
+    }
+}
+
+/// What the `Authorization` header says.
+struct Authorization<'a> {
+    access_key: &'a str,
+    /// `<date>/<region>/<service>/aws4_request`.
+    scope: &'a str,
+    date: &'a str,
+    region: &'a str,
+    service: &'a str,
+    signed_headers: &'a str,
+    signature: &'a str,
+}
+
+/// Checks that a request was signed with a known key, now; `now` is in seconds since 1970.
+pub(super) fn verify(
+    request: &Signed<'_>,
+    secret: impl Fn(&str) -> Option<String>,
+    now: i64,
+) -> Result<Signer, SignatureError> {
+    let header = text(request.headers, "authorization").ok_or(SignatureError::Missing)?;
+    let given = parse(header)?;
+    let date = text(request.headers, "x-amz-date").ok_or(SignatureError::Incomplete("X-Amz-Date"))?;
+    let at = seconds(date).ok_or(SignatureError::Incomplete("X-Amz-Date"))?;
+    if (now - at).abs() > CLOCK_SKEW || !date.starts_with(given.date) {
+        return Err(SignatureError::Clock);
+    }
+    let secret = secret(given.access_key).ok_or(SignatureError::UnknownKey)?;
+    let canonical = canonical_request(request, given.signed_headers)?;
+    let to_sign = format!("{ALGORITHM}\n{date}\n{}\n{}", given.scope, hex(&Sha256::digest(canonical)));
+    let signature = from_hex(given.signature).ok_or(SignatureError::Incomplete("Signature"))?;
+    let steps = [given.date, given.region, given.service, "aws4_request"];
+    let key = steps.iter().fold(format!("AWS4{secret}").into_bytes(), |key, step| mac(&key, step.as_bytes()));
+    // In constant time.
+    let right = keyed(&key).is_some_and(|mut mac| {
+        mac.update(to_sign.as_bytes());
+        mac.verify_slice(&signature).is_ok()
+    });
+    if !right {
+        return Err(SignatureError::Mismatch);
+    }
+    let owned = |text: &str| text.to_owned();
+    let Authorization { access_key, region, service, .. } = given;
+    Ok(Signer { access_key: owned(access_key), region: owned(region), service: owned(service) })
+}
+
+fn parse(header: &str) -> Result<Authorization<'_>, SignatureError> {
+    let rest =
+        header.strip_prefix(ALGORITHM).ok_or(SignatureError::Incomplete("algorithm (AWS4-HMAC-SHA256)"))?;
+    let part = |name: &'static str| {
+        let found = rest.split(',').find_map(|part| part.trim().strip_prefix(name)?.strip_prefix('='));
+        found.ok_or(SignatureError::Incomplete(name))
+    };
+    let (credential, signed_headers, signature) =
+        (part("Credential")?, part("SignedHeaders")?, part("Signature")?);
+    let (access_key, scope) = credential.split_once('/').ok_or(SignatureError::Incomplete("Credential"))?;
+    let mut steps = scope.split('/');
+    let (date, region, service, end) = (steps.next(), steps.next(), steps.next(), steps.next());
+    match (date, region, service, end, steps.next()) {
+        (Some(date), Some(region), Some(service), Some("aws4_request"), None) if date.len() == 8 => {
+            Ok(Authorization { access_key, scope, date, region, service, signed_headers, signature })
+        }
+        _ => Err(SignatureError::Incomplete("Credential")),
+    }
+}
+
+fn canonical_request(request: &Signed<'_>, signed_headers: &str) -> Result<String, SignatureError> {
+    let mut lines = format!("{}\n{}\n{}\n", request.method, encoded(request.path), query(request.query));
+    let names: Vec<_> = signed_headers.split(';').collect();
+    // Without the host a request for another endpoint could be sent to this one.
+    if !names.contains(&"host") {
+        return Err(SignatureError::Incomplete("SignedHeaders (host)"));
+    }
+    for name in names {
+        let values = request.headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        let values: Vec<_> =
+            values.map(|value| value.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        // A String takes everything.
+        let _ = writeln!(lines, "{name}:{}", values.join(","));
+    }
+    let own = hex(&Sha256::digest(request.body));
+    if text(request.headers, "x-amz-content-sha256").is_some_and(|told| told != own) {
+        return Err(SignatureError::Mismatch);
+    }
+    let _ = write!(lines, "\n{signed_headers}\n{own}");
+    Ok(lines)
+}
+
+/// The path is encoded twice, but for S3.
+fn encoded(path: &str) -> String {
+    let mut text = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                text.push(byte.into())
+            }
+            other => {
+                let _ = write!(text, "%{other:02X}");
+            }
+        }
+    }
+    if text.is_empty() { "/".to_owned() } else { text }
+}
+
+/// Pairs in order; those without a value get an empty one.
+fn query(raw: &str) -> String {
+    let mut pairs: Vec<_> = raw
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .collect();
+    pairs.sort_unstable();
+    pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// Of `YYYYMMDD'T'HHMMSS'Z'`.
+fn seconds(date: &str) -> Option<i64> {
+    let parsed = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%SZ", date).ok()?;
+    Some(jiff::tz::Offset::UTC.to_timestamp(parsed).ok()?.as_second())
+}
+
+fn keyed(key: &[u8]) -> Option<Hmac<Sha256>> {
+    // Keys of any length are taken.
+    Hmac::new_from_slice(key).ok()
+}
+
+fn mac(key: &[u8], text: &[u8]) -> Vec<u8> {
+    keyed(key).map_or_else(Vec::new, |mut mac| {
+        mac.update(text);
+        mac.finalize().into_bytes().to_vec()
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    if !text.is_ascii() || text.len() % 2 == 1 {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::header::{HeaderName, HeaderValue};
+
+    // The example of the AWS General Reference, "Signature Version 4 signing process" (IAM ListUsers).
+    const SECRET: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
+    const HEADERS: [(&str, &str); 4] = [
+        ("content-type", "application/x-www-form-urlencoded; charset=utf-8"),
+        ("host", "iam.amazonaws.com"),
+        ("x-amz-date", "20150830T123600Z"),
+        (
+            "authorization",
+            "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/iam/aws4_request, \
+             SignedHeaders=content-type;host;x-amz-date, \
+             Signature=5d672d79c15b13162d9279b0855cfba6789a8edb4c82c400e06b5924a6f2b5d7",
+        ),
+    ];
+    const NOW: i64 = 1_440_938_160;
+
+    fn check(changes: &[(&str, &str)], body: &[u8], now: i64) -> Result<Signer, SignatureError> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in HEADERS.iter().chain(changes) {
+            headers.insert(HeaderName::try_from(*name).unwrap(), HeaderValue::from_str(value).unwrap());
+        }
+        let query = "Action=ListUsers&Version=2010-05-08";
+        let request = Signed { method: "GET", path: "/", query, headers: &headers, body };
+        verify(&request, |access| (access == "AKIDEXAMPLE").then(|| SECRET.to_owned()), now)
+    }
+
+    #[test]
+    fn amazons_own_example_is_right_and_names_its_scope() {
+        let signer = check(&[], b"", NOW).unwrap();
+        assert_eq!((signer.region.as_str(), signer.service.as_str()), ("us-east-1", "iam"));
+        assert!(check(&[], b"", NOW + CLOCK_SKEW).is_ok());
+    }
+
+    #[test]
+    fn whatever_is_changed_makes_the_signature_wrong() {
+        use SignatureError::{Clock, Incomplete, Mismatch, UnknownKey};
+        let authorization = HEADERS[3].1;
+        let other = |from: &str, to: &str| authorization.replace(from, to);
+        assert_eq!(check(&[], b"body", NOW), Err(Mismatch));
+        assert_eq!(check(&[("content-type", "text/plain")], b"", NOW), Err(Mismatch));
+        assert_eq!(check(&[("authorization", &other("us-east-1", "eu-west-1"))], b"", NOW), Err(Mismatch));
+        assert_eq!(check(&[("authorization", &other("AKIDEXAMPLE", "OTHER"))], b"", NOW), Err(UnknownKey));
+        assert_eq!(check(&[], b"", NOW + CLOCK_SKEW + 1), Err(Clock));
+        assert_eq!(check(&[("authorization", &other("/20150830/", "/20150829/"))], b"", NOW), Err(Clock));
+        let unsigned_host = other("content-type;host;", "content-type;");
+        assert_eq!(
+            check(&[("authorization", &unsigned_host)], b"", NOW),
+            Err(Incomplete("SignedHeaders (host)"))
+        );
+        for damaged in
+            ["", "Bearer x", "AWS4-HMAC-SHA256 Credential=a/b", &other("Signature=5", "Signature=x")]
+        {
+            assert!(check(&[("authorization", damaged)], b"", NOW).is_err(), "{damaged}");
+        }
+    }
+
+    #[test]
+    fn a_hash_of_other_content_is_refused() {
+        let told = "0".repeat(64);
+        assert_eq!(check(&[("x-amz-content-sha256", &told)], b"", NOW), Err(SignatureError::Mismatch));
+    }
+}

@@ -1,0 +1,116 @@
+//! `trainyard serve`: the endpoint, until it is told to stop.
+
+use std::net::SocketAddr;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::ValueHint;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use trainyard_engine::backend::Backend;
+use trainyard_engine::backend::local::LocalBackend;
+use trainyard_engine::engine::{Engine, Jobs, JobsSetup};
+use trainyard_s3::{Buckets, Secrets};
+
+use crate::api::{Server, Services, acceptor, announce, is_open};
+use crate::config::{Config, Flags};
+use crate::exit::{Exit, Refused};
+use crate::keys::Keys;
+use crate::machine::machine;
+use crate::show::out;
+
+/// Where clients expect the endpoint.
+pub(super) const ADDRESS: &str = "127.0.0.1:9191";
+
+/// Be SageMaker, CloudWatch Logs and S3 for AWS clients of this machine
+///
+/// Clients find the endpoint and its keys in the variables that `trainyard env` prints. Jobs that were
+/// under way when it ended are taken up again.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Serve {
+    /// Listen at ADDRESS:PORT; port 0 takes any free one
+    #[arg(long, value_name = "ADDRESS", default_value = ADDRESS)]
+    listen: SocketAddr,
+    /// The certificate chain (PEM) with which answers are encrypted
+    #[arg(long, value_name = "FILE", requires = "tls_key", value_hint = ValueHint::FilePath)]
+    tls_certificate: Option<PathBuf>,
+    /// The private key (PEM) of the certificate
+    #[arg(long, value_name = "FILE", requires = "tls_certificate", value_hint = ValueHint::FilePath)]
+    tls_key: Option<PathBuf>,
+    /// Let other machines in without encryption
+    #[arg(long, conflicts_with = "tls_certificate")]
+    plain_http: bool,
+    /// Run at most N instances at once; other jobs wait in order [default: the number of processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_instances: Option<u32>,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+const EXAMPLES: &str = "Examples:
+  trainyard serve
+  trainyard serve --bucket my-bucket=./data
+  eval \"$(trainyard env)\"; aws sagemaker list-training-jobs; aws s3 ls
+
+Ctrl-C stops it after the requests that are under way; jobs go on and are taken up by the next one.";
+
+impl Serve {
+    pub(super) fn run(self) -> anyhow::Result<Exit> {
+        let config = Config::read(&self.flags)?;
+        if is_open(self.listen) && self.tls_key.is_none() && !self.plain_http {
+            return Err(Refused::from(anyhow::anyhow!(
+                "--listen {}: other machines can reach it; encrypt with --tls-certificate and --tls-key, or \
+                 say --plain-http",
+                self.listen
+            ))
+            .into());
+        }
+        let tls = self.tls_certificate.iter().zip(&self.tls_key).next();
+        let tls =
+            tls.map(|(certificate, key)| acceptor(certificate, key)).transpose().map_err(Refused::from)?;
+        let data = config.data_dir.value.clone();
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let server = Server::bind(&data, self.listen, tls).await?;
+            let keys = Keys::read_or_make(&data)?;
+            announce(&data, &server.url())?;
+            let named = config.places.buckets.iter();
+            let named = named.map(|(name, folder)| (name.clone(), folder.value.clone())).collect();
+            let secrets: Secrets = Arc::new(move |access: &str| keys.secret(access).map(ToOwned::to_owned));
+            let s3 = trainyard_s3::service(Buckets::new(named, data.join("s3")), Arc::clone(&secrets));
+            let (troubles, told) = mpsc::unbounded_channel();
+            let services = Services { jobs: self.jobs(&config, troubles).await?, secrets };
+            tokio::spawn(tell(told));
+            let (mut interrupt, mut terminate) =
+                (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+            out(&format!("listening at {}", server.url()))?;
+            let stop = async {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+            };
+            server.run(services, s3, stop).await;
+            Ok(Exit::Completed)
+        })
+    }
+
+    async fn jobs(&self, config: &Config, troubles: mpsc::UnboundedSender<String>) -> anyhow::Result<Jobs> {
+        let machine = machine(config, None)?;
+        let backend = LocalBackend::new(machine.program.clone());
+        let capabilities = backend.capabilities();
+        let engine = Engine::open(&config.data_dir.value, Arc::new(backend))?;
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let capacity = self.max_instances.unwrap_or(u32::try_from(processors).unwrap_or(u32::MAX));
+        Ok(Jobs::open(engine, JobsSetup { machine, capabilities, capacity, troubles }).await?)
+    }
+}
+
+/// What nobody asked for is said where the endpoint was started.
+async fn tell(mut told: mpsc::UnboundedReceiver<String>) {
+    while let Some(text) = told.recv().await {
+        eprintln!("{text}");
+    }
+}

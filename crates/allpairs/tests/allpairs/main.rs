@@ -16,4 +16,5 @@ mod results;
 mod runs;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
 mod symmetric;

@@ -8,11 +8,11 @@ use trainyard_allpairs::TrainReport;
 fn rows(count: usize, columns: usize) -> Vec<Vec<f64>> {
     let entry = |row: usize, column: usize| {
         let seed = (row % 23) * 7919 + column * 104_729;
-        if seed % 2 == 0 { 0.0 } else { ((seed % 1009) as f64 - 504.0) / 97.0 }
+        if seed.is_multiple_of(2) { 0.0 } else { ((seed % 1009) as f64 - 504.0) / 97.0 }
     };
     let row = |row: usize| {
         let factor = if row % 31 == 30 { 0.0 } else { [1.0, 0.5, 1.0 + 1e-9, 3.0][row / 23 % 4] };
-        let nudge = if row % 5 == 0 { 1e-7 } else { 0.0 };
+        let nudge = if row.is_multiple_of(5) { 1e-7 } else { 0.0 };
         (0..columns).map(|column| entry(row, column) * (factor + nudge * column as f64)).collect()
     };
     (0..count).map(row).collect()

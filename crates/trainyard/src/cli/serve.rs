@@ -102,6 +102,8 @@ impl Serve {
         let backend = LocalBackend::new(machine.program.clone());
         let capabilities = backend.capabilities();
         let engine = Engine::open(&config.data_dir.value, Arc::new(backend))?;
+        // Containers of supervisors that were killed.
+        engine.sweep().await;
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         let capacity = self.max_instances.unwrap_or(u32::try_from(processors).unwrap_or(u32::MAX));
         Ok(Jobs::open(engine, JobsSetup { machine, capabilities, capacity, troubles }).await?)

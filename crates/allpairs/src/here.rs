@@ -8,7 +8,7 @@ use std::error::Error as _;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use thiserror::Error;
-use trainyard_toolkit::contract::Contract;
+use trainyard_toolkit::contract::{ConfigFile, Contract};
 use trainyard_toolkit::{ChannelError, LoadError, Training, fail_in};
 
 /// Why the work could not be done in a contract tree.
@@ -59,9 +59,10 @@ fn train_in(
     let hyperparameters: BTreeMap<String, String> =
         training.hyperparameters().0.clone().into_iter().collect();
     let query = training.channel("query").ok();
-    // The folder is there if the job asks for checkpoints.
+    // The folder may be there without anybody keeping what is in it; the file only if the job asks for checkpoints.
+    let asked = Contract::new(root).config_folder().join(ConfigFile::Checkpoint.name()).exists();
     let folder = training.checkpoints_folder();
-    let checkpoints = folder.is_dir().then_some(Checkpoints { folder, block_rows: None });
+    let checkpoints = (asked && folder.is_dir()).then_some(Checkpoints { folder, block_rows: None });
     Ok(train(&TrainInput {
         matrix: &training.channel("matrix")?,
         query: query.as_deref(),

@@ -216,25 +216,29 @@ impl Inside {
     /// A datagram of the tap's, unless the socket has got it too.
     fn unless_got(&mut self, (datagram, stamp): (Vec<u8>, TimeSpec)) -> Option<Vec<u8>> {
         if self.got.is_none() {
-            self.get();
+            // Asked of the kernel itself: the runtime may not know yet that something is there.
+            self.got = self.taken(|socket, buffer| read_stamped(socket, buffer).ok());
         }
         self.taken_over.get().is_none_or(|&first| stamp < first).then_some(datagram)
     }
 
     fn get(&mut self) {
-        let read = |buffer: &mut [u8]| {
-            self.socket.try_io(Interest::READABLE, || read_stamped(&self.socket, buffer)).ok()
-        };
-        self.got = BUFFER.with_borrow_mut(|buffer| {
+        self.got = self
+            .taken(|socket, buffer| socket.try_io(Interest::READABLE, || read_stamped(socket, buffer)).ok());
+    }
+
+    /// The flow's next datagram of those that `read` gives.
+    fn taken(&self, read: impl Fn(&UdpSocket, &mut [u8]) -> Option<Arrival>) -> Option<Vec<u8>> {
+        BUFFER.with_borrow_mut(|buffer| {
             loop {
-                let arrival = read(buffer)?;
+                let arrival = read(&self.socket, buffer)?;
                 // Before it was connected the socket may have got datagrams of others to the same address.
                 if arrival.sender == Some(self.ends.inside) {
                     self.taken_over.get_or_init(|| arrival.stamp);
                     return Some(buffer[..arrival.length].to_vec());
                 }
             }
-        });
+        })
     }
 
     /// Passes an answer on. One that finds no room is lost, as on any wire.

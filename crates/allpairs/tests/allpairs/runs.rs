@@ -170,6 +170,20 @@ fn a_contract_tree_is_all_that_the_work_needs() {
 }
 
 #[test]
+fn pairs_are_shared_out_unless_the_job_asks_for_checkpoints() {
+    let root = contract(r#"{"top_k": "2"}"#, TWO_HOSTS);
+    fs_err::create_dir(root.path().join("checkpoints")).unwrap();
+    let symmetric = || train_here(root.path(), &AtomicBool::new(false), &|_| {}, &|_| {}).unwrap().symmetric;
+    assert!(symmetric(), "an empty folder that nobody keeps is no wish");
+    fs_err::write(
+        root.path().join("input/config/checkpointconfig.json"),
+        r#"{"LocalPath":"/opt/ml/checkpoints"}"#,
+    )
+    .unwrap();
+    assert!(!symmetric());
+}
+
+#[test]
 fn a_failure_in_a_contract_tree_is_written_down() {
     let table = [
         (

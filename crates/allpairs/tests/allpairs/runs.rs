@@ -171,16 +171,18 @@ fn a_contract_tree_is_all_that_the_work_needs() {
 
 #[test]
 fn pairs_are_shared_out_unless_the_job_asks_for_checkpoints() {
-    let root = contract(r#"{"top_k": "2"}"#, TWO_HOSTS);
+    let root = contract(r#"{"top_k": "2", "symmetric": "true"}"#, TWO_HOSTS);
     fs_err::create_dir(root.path().join("checkpoints")).unwrap();
-    let symmetric = || train_here(root.path(), &AtomicBool::new(false), &|_| {}, &|_| {}).unwrap().symmetric;
-    assert!(symmetric(), "an empty folder that nobody keeps is no wish");
-    fs_err::write(
-        root.path().join("input/config/checkpointconfig.json"),
-        r#"{"LocalPath":"/opt/ml/checkpoints"}"#,
-    )
-    .unwrap();
-    assert!(!symmetric());
+    let kept = || {
+        let notes = std::sync::Mutex::new(String::new());
+        let note = |text: &str| notes.lock().unwrap().push_str(text);
+        train_here(root.path(), &AtomicBool::new(false), &|_| {}, &note).unwrap();
+        notes.into_inner().unwrap().contains("finished rows are kept as checkpoints")
+    };
+    assert!(!kept(), "a folder that nobody keeps is no wish");
+    let wish = r#"{"LocalPath":"/opt/ml/checkpoints"}"#;
+    fs_err::write(root.path().join("input/config/checkpointconfig.json"), wish).unwrap();
+    assert!(kept());
 }
 
 #[test]

@@ -219,6 +219,7 @@ os.execvp(sys.argv[1], sys.argv[1:])
 """
 
 
+@pytest.mark.host("an image shows no folder of the machine that could hang")
 def test_a_stop_ends_an_instance_that_hangs_before_its_program_runs(yard):
     if not AS_ROOT or not Path("/dev/fuse").exists() or not Path("/srv").exists():
         pytest.skip("only root can mount a file system that hangs, and only where the kernel has FUSE")

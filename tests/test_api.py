@@ -175,9 +175,9 @@ def test_a_job_that_runs_can_be_stopped_and_not_deleted(yard, sagemaker):
 def test_jobs_beyond_the_capacity_wait_in_order_with_their_place(yard, sagemaker):
     gate = yard.file("gate")
     program = yard.sh(f"until [ -s {gate} ]; do sleep 0.05; done\n")
-    running = sagemaker.create(program, 4)
-    second, third = sagemaker.create(program), sagemaker.create(program, 4)
-    urgent = sagemaker.create(program, Tags=[{"Key": "trainyard:priority", "Value": "5"}])
+    # Each of them needs all there is, so that one begins after the other.
+    running, second, third = (sagemaker.create(program, 4) for _ in range(3))
+    urgent = sagemaker.create(program, 4, Tags=[{"Key": "trainyard:priority", "Value": "5"}])
 
     def place(name):
         return sagemaker.describe(name)["SecondaryStatusTransitions"][-1]

@@ -12,6 +12,7 @@ use crate::job::{Event, Job, Outline};
 use crate::run::Timestamp;
 
 mod list;
+mod migrate;
 mod tags;
 
 pub use list::{JobQuery, Listed, SortBy};
@@ -137,11 +138,11 @@ impl Store {
         connection.busy_timeout(std::time::Duration::from_secs(10))?;
         connection.pragma_update(None, "foreign_keys", true)?;
         let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        if found != 0 && found != SCHEMA_VERSION {
-            return Err(StoreError::Version { path: path.to_owned(), found });
-        }
-        if found == 0 {
-            create_schema(&mut connection)?;
+        match found {
+            0 => create_schema(&mut connection)?,
+            1 => migrate::from_version_1(&mut connection, path)?,
+            SCHEMA_VERSION => {}
+            _ => return Err(StoreError::Version { path: path.to_owned(), found }),
         }
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         Ok(Self { connection })

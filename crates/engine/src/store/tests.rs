@@ -141,3 +141,35 @@ fn lists_are_filtered_before_they_are_cut_into_pages() {
     let by_status = JobQuery { sort_by: SortBy::Status, limit: 3, ..query };
     assert_eq!(listed(&store, &by_status)[6..], ["job-0", "job-3", "job-6", "job-9"]);
 }
+
+#[test]
+fn jobs_of_the_version_before_are_kept_and_can_be_taken_up() {
+    let folder = tempfile::tempdir().unwrap();
+    fs_err::create_dir_all(folder.path().join("state")).unwrap();
+    fs_err::create_dir_all(folder.path().join("runs/job/attempt-1")).unwrap();
+    let plan = r#"{"instances": [{"host": "algo-1"}, {"host": "algo-2"}], "merge": null}"#;
+    fs_err::write(folder.path().join("runs/job/attempt-1/plan.json"), plan).unwrap();
+    let old = Connection::open(folder.path().join("state/jobs.sqlite")).unwrap();
+    old.execute_batch(
+        "CREATE TABLE jobs (name TEXT PRIMARY KEY COLLATE NOCASE, request TEXT NOT NULL, created INTEGER NOT NULL) STRICT;
+         CREATE TABLE events (job TEXT NOT NULL COLLATE NOCASE REFERENCES jobs (name) ON DELETE CASCADE,
+             number INTEGER NOT NULL, at INTEGER NOT NULL, event TEXT NOT NULL, PRIMARY KEY (job, number)
+         ) STRICT, WITHOUT ROWID;
+         CREATE TABLE placements (job TEXT NOT NULL COLLATE NOCASE REFERENCES jobs (name) ON DELETE CASCADE,
+             placement TEXT NOT NULL) STRICT;
+         INSERT INTO jobs VALUES ('Job', '{}', 5), ('gone', '{}', 6);
+         INSERT INTO events VALUES ('Job', 1, 7, '\"Launched\"'), ('Job', 2, 8, '\"StopRequested\"');
+         INSERT INTO placements VALUES ('Job', '[1]');
+         PRAGMA user_version = 1;",
+    )
+    .unwrap();
+    drop(old);
+    let stored = store(&folder).job("job").unwrap().unwrap();
+    assert_eq!((stored.name.as_str(), stored.outline.hosts.len()), ("Job", 2));
+    assert_eq!(stored.placements, [(1, "[1]".to_owned())]);
+    let job = stored.replayed();
+    assert_eq!((job.status, job.running_hosts().len()), (Status::Stopping, 2));
+    let again = store(&folder);
+    assert_eq!(again.unfinished().unwrap(), ["Job"]);
+    assert_eq!(again.job("gone").unwrap(), None, "it has no plan to go on with");
+}

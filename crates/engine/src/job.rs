@@ -126,6 +126,7 @@ pub struct Published {
     /// Paths that several hosts wrote with different content, as far as they are listed.
     pub clashes: Vec<Clash>,
     /// Further paths that several hosts wrote, beyond the list.
+    #[serde(default)]
     pub clashes_not_listed: u64,
 }
 

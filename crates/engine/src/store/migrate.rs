@@ -27,7 +27,12 @@ pub(super) fn from_version_1(connection: &mut Connection, file: &Path) -> Result
         let plan = runs.join(name.to_lowercase()).join("attempt-1/plan.json");
         let Some(outline) = outline(&name, &plan) else { continue };
         let mut events = vec![(timestamp(created), Event::Planned { warnings: Vec::new() })];
-        events.extend(old_events(&transaction, &name)?);
+        match old_events(&transaction, &name) {
+            Ok(old) => events.extend(old),
+            // Of a time before versions were told apart; nobody could read it before either.
+            Err(StoreError::Damaged { .. }) => continue,
+            Err(error) => return Err(error),
+        }
         let job = Job::replay(&outline, timestamp(created), &events);
         let (status, secondary) = (job.status.to_string(), job.secondary_status().to_string());
         transaction.execute(

@@ -93,6 +93,8 @@ impl Backend for LocalBackend {
             experiment: true,
             infra_check: true,
             session_chaining: true,
+            instance_groups: true,
+            shuffle: true,
             ..Capabilities::none()
         }
     }

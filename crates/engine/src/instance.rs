@@ -36,6 +36,7 @@ mod scratch;
 mod stage;
 mod stop;
 mod train;
+mod usage;
 mod volume;
 
 use collect::CollectError;
@@ -46,6 +47,7 @@ use scratch::Scratch;
 use stage::StageError;
 use stop::Stop;
 use train::Trained;
+pub(crate) use usage::{Processes, Source};
 
 /// A supervisor that can't tell how its instance ended.
 #[derive(Debug, thiserror::Error)]

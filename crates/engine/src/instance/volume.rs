@@ -157,7 +157,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("before"), vec![1; 100_000]).unwrap();
         let before = size(folder.path());
-        let limit = Limit { folder: folder.path().to_owned(), volume: 300_000, input: 250_000, before };
+        let used = Arc::default();
+        let limit = Limit { folder: folder.path().to_owned(), volume: 300_000, input: 250_000, before, used };
         assert_eq!(limit.look().await, None);
         fs::write(folder.path().join("written"), vec![1; 100_000]).unwrap();
         let explanation = limit.look().await.unwrap();

@@ -68,7 +68,7 @@ mod tests {
         let of = |name: &str| Statistic::parse(name).unwrap().of(&values);
         let found = ["SampleCount", "Average", "Sum", "Minimum", "Maximum"].map(of);
         assert_eq!(found, [4.0, 4.0, 16.0, 1.0, 9.0]);
-        assert_eq!(["p0", "p50", "p100", "p90.0"].map(of), [1.0, 3.0, 9.0, 4.0 + 0.7 * 5.0]);
+        assert_eq!(["p0", "p50", "p100", "p75.0"].map(of), [1.0, 3.0, 9.0, 5.25]);
         assert_eq!(Statistic::Percentile(99.0).of(&[7.0]), 7.0);
     }
 

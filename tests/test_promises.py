@@ -27,6 +27,7 @@ MODULES_OF_PROMISES = (
     "test_network",
     "test_resources",
     "test_s3",
+    "test_sdk",
     "test_static",
 )
 """Every test in these checks something that docs/CONTRACT.md promises."""

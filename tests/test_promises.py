@@ -24,6 +24,7 @@ MODULES_OF_PROMISES = (
     "test_instance",
     "test_life",
     "test_logs",
+    "test_modes_groups",
     "test_network",
     "test_resources",
     "test_s3",

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
@@ -76,8 +77,9 @@ impl Logs {
 /// The job's name as it is spelled, if it has the instance that is asked for.
 async fn known_name(client: &Client, job: &str, host: Option<&str>) -> anyhow::Result<String> {
     let described = client.describe(job).await?;
-    let count = described["ResourceConfig"]["InstanceCount"].as_u64().unwrap_or(1);
     if let Some(host) = host {
+        let count = instances(&described["ResourceConfig"]);
+
         let number = host.strip_prefix("algo-").and_then(|number| number.parse().ok());
         if number.is_none_or(|number: u64| !(1..=count).contains(&number)) {
             let last = if count == 1 { "only algo-1".to_owned() } else { format!("algo-1 to algo-{count}") };
@@ -85,6 +87,13 @@ async fn known_name(client: &Client, job: &str, host: Option<&str>) -> anyhow::R
         }
     }
     Ok(described["TrainingJobName"].as_str().unwrap_or(job).to_owned())
+}
+
+/// How many instances a job has, in all its groups.
+fn instances(resources: &Value) -> u64 {
+    let groups = resources["InstanceGroups"].as_array().into_iter().flatten();
+    let in_groups: u64 = groups.filter_map(|group| group["InstanceCount"].as_u64()).sum();
+    resources["InstanceCount"].as_u64().unwrap_or(0).max(in_groups)
 }
 
 /// Why lines are followed no longer.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use reqwest::header::{AUTHORIZATION, HOST, HeaderMap, HeaderValue};
-use reqwest::{Response, StatusCode, Url};
+use reqwest::{Method, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -102,7 +102,8 @@ impl Client {
         let url = self.place.url(operation.service);
         self.persist(operation.again, || async {
             let headers = [("x-amz-target", target.as_str()), ("content-type", "application/x-amz-json-1.1")];
-            let response = self.send("POST", operation.service, url, &headers, &body).await?;
+            let (service, headers, body) = (operation.service, &headers[..], body.as_str());
+            let response = self.send(&Outgoing { method: Method::POST, service, url, headers, body }).await?;
             let status = response.status();
             let bytes = response.bytes().await.map_err(|source| CallError::broken(url, source))?;
             if !status.is_success() {
@@ -147,33 +148,22 @@ impl Client {
     }
 
     /// Sends one signed request.
-    async fn send(
-        &self,
-        method: &'static str,
-        service: Service,
-        url: &Url,
-        headers: &[(&'static str, &str)],
-        body: &str,
-    ) -> Result<Response, CallError> {
-        let headers = self.signed(method, service, url, headers, body)?;
-        let method = if method == "GET" { reqwest::Method::GET } else { reqwest::Method::POST };
-        let request = self.http.request(method, url.clone()).headers(headers).body(body.to_owned());
-        request.send().await.map_err(|source| CallError::unsent(url, source))
+    async fn send(&self, outgoing: &Outgoing<'_>) -> Result<Response, CallError> {
+        let headers = self.signed(outgoing)?;
+        let Outgoing { method, url, body, .. } = outgoing;
+        let request = self.http.request(method.clone(), (*url).clone()).headers(headers);
+        let sent = request.body((*body).to_owned()).send().await;
+        sent.map_err(|source| CallError::unsent(url, source))
     }
 
-    fn signed(
-        &self,
-        method: &str,
-        service: Service,
-        url: &Url,
-        given: &[(&'static str, &str)],
-        body: &str,
-    ) -> Result<HeaderMap, CallError> {
+    /// All headers of a request, its signature among them.
+    fn signed(&self, outgoing: &Outgoing<'_>) -> Result<HeaderMap, CallError> {
+        let Outgoing { method, service, url, headers: given, body } = outgoing;
         let value =
             |text: &str| HeaderValue::from_str(text).map_err(|_| CallError::Unsendable(text.to_owned()));
         let credentials = &self.place.credentials;
         let mut headers = HeaderMap::new();
-        for (name, text) in given {
+        for (name, text) in *given {
             headers.insert(*name, value(text)?);
         }
         let date = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
@@ -190,15 +180,25 @@ impl Client {
             region: self.place.region.clone(),
             service: service.signing_name().to_owned(),
         };
-        let paths = if service == Service::S3 { Paths::AsSent } else { Paths::EncodedTwice };
+        let paths = if *service == Service::S3 { Paths::AsSent } else { Paths::EncodedTwice };
         let query = url.query().unwrap_or_default();
-        let request = Signed { method, path: url.path(), query, headers: &headers, body: body.as_bytes() };
+        let (method, path, body) = (method.as_str(), url.path(), body.as_bytes());
+        let request = Signed { method, path, query, headers: &headers, body };
         let signature = sign(&request, &signer, &credentials.secret, paths)?;
         let mut authorization = value(&signature)?;
         authorization.set_sensitive(true);
         headers.insert(AUTHORIZATION, authorization);
         Ok(headers)
     }
+}
+
+/// A request that is about to be signed and sent.
+struct Outgoing<'a> {
+    method: Method,
+    service: Service,
+    url: &'a Url,
+    headers: &'a [(&'static str, &'a str)],
+    body: &'a str,
 }
 
 /// Host and, where it is not the scheme's own, port: what the `Host` header has.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{CONTENT_LENGTH, ETAG};
-use reqwest::{Response, StatusCode, Url};
+use reqwest::{Method, Response, StatusCode, Url};
 use tokio::runtime::Handle;
 
-use super::{CallError, Client, Service};
+use super::{CallError, Client, Outgoing, Service};
 
 /// All but what RFC 3986 leaves unreserved, and slashes.
 const KEY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
@@ -129,7 +129,9 @@ impl Client {
         }
         headers.extend(etag.map(|etag| ("if-match", etag)));
         self.persist(true, || async {
-            let response = self.send("GET", Service::S3, url, &headers, "").await?;
+            let (service, headers) = (Service::S3, headers.as_slice());
+            let response =
+                self.send(&Outgoing { method: Method::GET, service, url, headers, body: "" }).await?;
             let status = response.status();
             if !status.is_success() {
                 let body = response.bytes().await.map_err(|source| CallError::broken(url, source))?;

@@ -15,6 +15,9 @@ MODULES_OF_PROMISES = (
     "test_api_cloudwatch",
     "test_api_members",
     "test_check",
+    "test_cli_amazon",
+    "test_cli_artifact",
+    "test_cli_client",
     "test_config",
     "test_config_files",
     "test_docker",
@@ -30,6 +33,7 @@ MODULES_OF_PROMISES = (
     "test_network",
     "test_resources",
     "test_s3",
+    "test_sdk",
     "test_static",
 )
 """Every test in these checks something that docs/CONTRACT.md promises."""

@@ -27,7 +27,6 @@ mod host;
 mod logs;
 mod sagemaker;
 mod service;
-mod signature;
 mod sts;
 mod tls;
 

@@ -13,8 +13,8 @@ use trainyard_engine::engine::Jobs;
 
 use super::answer::{ApiError, ApiResult, Form, Manner, write};
 use super::codec::{cbor, query};
-use super::signature::{Signed, verify};
 use super::{cloudwatch, ecr, logs, sagemaker, sts};
+use crate::signature::{Signed, verify};
 
 /// Of a request that is not S3's, in bytes; the largest that the API allows has less.
 const LARGEST_BODY: usize = 4 << 20;

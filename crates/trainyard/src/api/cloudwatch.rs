@@ -80,7 +80,7 @@ struct Span {
 impl Span {
     /// Of times and a period in seconds, which begins earlier if it has to.
     fn new(start: f64, end: f64, period: u64) -> Result<Self, ApiError> {
-        if !matches!(period, 1 | 5 | 10 | 30) && (period == 0 || period % 60 != 0) {
+        if !matches!(period, 1 | 5 | 10 | 30) && (period == 0 || !period.is_multiple_of(60)) {
             let message = format!("Period is {period}; it is 1, 5, 10, 30 or any multiple of 60, in seconds");
             return Err(wrong_value(message));
         }

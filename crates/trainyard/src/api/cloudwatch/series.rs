@@ -12,8 +12,11 @@ use trainyard_engine::run::{InstanceDirectory, Report, Stamped, UsageSample};
 
 use super::{ApiError, Dimension, NAMESPACE, Span, internal};
 
+/// One number of a measurement, where it was measured.
+type Reading = fn(&UsageSample) -> Option<f64>;
+
 /// What is measured of an instance.
-pub(super) const INSTANCE_METRICS: [(&str, fn(&UsageSample) -> Option<f64>); 5] = [
+pub(super) const INSTANCE_METRICS: [(&str, Reading); 5] = [
     ("CPUUtilization", |sample| Some(sample.cpu)),
     ("MemoryUtilization", |sample| Some(sample.memory)),
     ("DiskUtilization", |sample| sample.disk),

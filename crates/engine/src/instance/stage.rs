@@ -14,7 +14,8 @@ use rustix::fs::{FlockOperation, flock};
 use tokio::task::{JoinError, spawn_blocking};
 
 use super::Scene;
-use super::objects::{Links, ObjectError, Progress, put_all};
+use super::fetch::fetch_all;
+use super::objects::{Links, ObjectError, Progress, Put, put_all};
 use super::reports::{PROGRESS_INTERVAL, Reports};
 use crate::artifact::{RemoveError, remove_tree};
 use crate::plan::{ChannelPlan, InstancePlan};
@@ -151,7 +152,12 @@ impl Stager<'_, '_> {
 
     async fn put(&mut self, channel: &ChannelPlan, folder: PathBuf, links: Links) -> Result<(), StageError> {
         let (objects, progress) = (channel.objects.clone(), Arc::clone(self.progress));
-        let mut putting = spawn_blocking(move || put_all(&folder, &objects, links, &progress));
+        let (storage, credentials) = (self.scene.plan.storage.clone(), self.scene.own.credentials.clone());
+        let mut putting = spawn_blocking(move || {
+            let put = Put::new(folder, &objects, links);
+            put_all(&put, &objects, &progress)?;
+            fetch_all(put, &objects, &storage, &credentials, &progress)
+        });
         let mut tick = tokio::time::interval(PROGRESS_INTERVAL);
         tick.reset_after(Duration::from_millis(20));
         let result = loop {

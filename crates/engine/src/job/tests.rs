@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::plan::{
     GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, MergePlan, OutputPlan, Role, RuntimePlan,
+    StoragePlan,
 };
 use crate::run::Exit;
 
@@ -30,6 +31,7 @@ fn instance_plan(host: &str) -> InstancePlan {
         limits: Limits::of_pids(None),
         gpus: GpuPlan::default(),
         compression_level: 6,
+        storage: StoragePlan::default(),
     }
 }
 

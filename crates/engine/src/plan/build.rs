@@ -1,6 +1,6 @@
 //! From a valid spec and the machine's surroundings to the plan of every instance.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indexmap::IndexMap;
@@ -14,7 +14,7 @@ use super::path::relative_path;
 use super::shard;
 use super::{
     ChannelPlan, DockerPlan, Exposed, HostAddress, InstancePlan, JobPlan, MergePlan, MetricDefinition,
-    NetworkPlan, ObjectPlan, OutputPlan, Role, RuntimePlan,
+    NetworkPlan, ObjectPlan, OutputPlan, Role, RuntimePlan, StoragePlan,
 };
 use crate::job::MERGE_HOST;
 use crate::spec::{ChannelSource, ChannelSpec, Distribution, MergeSpec, ShardBy, TrainingJobSpec};
@@ -52,6 +52,8 @@ pub struct Surroundings {
     pub capacity: Capacity,
     /// Of the machine; absent if instances run without.
     pub gpus: Option<Vec<Gpu>>,
+    /// Where the objects of stores come from.
+    pub storage: StoragePlan,
 }
 
 /// The objects of one channel.
@@ -59,8 +61,8 @@ pub struct Surroundings {
 pub struct Listing {
     /// The key part of the channel's URI.
     pub prefix: String,
-    /// What the URI stands for on this machine: a file, a folder, or the start of such names.
-    pub place: PathBuf,
+    /// What the URI stands for on this machine: a file, a folder, or the start of such names; none in a store.
+    pub place: Option<PathBuf>,
     /// In order of their keys' bytes.
     pub objects: Vec<Object>,
 }
@@ -79,16 +81,15 @@ pub enum PlanError {
     /// A channel selects nothing.
     #[error(
         "No S3 objects found under S3 URL \"{uri}\" given in input data source. Channel {channel} would be \
-         empty: there is no file whose path starts with {place:?}; put some there, change the S3Uri, or say \
-         with --bucket NAME=DIR where the bucket is"
+         empty: {}", nothing_there(place.as_deref())
     )]
     NoObjects {
         /// The channel.
         channel: String,
         /// Its URI.
         uri: String,
-        /// What the URI stands for on this machine.
-        place: PathBuf,
+        /// What the URI stands for on this machine; none in a store.
+        place: Option<PathBuf>,
     },
     /// Two objects become the same file.
     #[error("channel {channel}: the objects {first} and {second} would both become {path}")]
@@ -108,6 +109,17 @@ pub enum PlanError {
     /// The machine lacks GPUs.
     #[error(transparent)]
     Gpus(#[from] GpuError),
+}
+
+fn nothing_there(place: Option<&Path>) -> String {
+    match place {
+        Some(place) => format!(
+            "there is no file whose path starts with {place:?}; put some there, change the S3Uri, or say with \
+             --bucket NAME=DIR where the bucket is, or with [storage] that it is in a store"
+        ),
+        None => "the store has no object whose key starts like that; put some there or change the S3Uri"
+            .to_owned(),
+    }
 }
 
 /// Plans a job: what every host gets and does. Pure: the same input always gives the same plan.
@@ -191,7 +203,7 @@ fn deal_out(channel: &ChannelSpec, listing: &Listing, by: ShardBy, hosts: usize)
     let planned = |&index: &usize| {
         let object = &listing.objects[index];
         let relative = relative_path(&listing.prefix, &object.key).to_owned();
-        ObjectPlan { source: object.path.clone(), relative, size: object.size }
+        ObjectPlan { source: object.source.clone(), relative, size: object.size }
     };
     let channel_plan = |shard: Vec<usize>| ChannelPlan {
         name: channel.name.clone(),
@@ -242,6 +254,7 @@ fn instance(
         limits: Limits::of_pids(spec.settings.pids_limit),
         gpus: GpuPlan::default(),
         compression_level: spec.settings.output_level.unwrap_or(COMPRESSION_LEVEL),
+        storage: surroundings.storage.clone(),
     }
 }
 

@@ -188,7 +188,8 @@ fn a_source_that_may_not_be_read_is_told_from_one_that_is_gone() {
     let mut case = Case::sh(user, "true");
     case.channel("train", &[]);
     let source = "/etc/shadow".into();
-    case.plan.channels[0].objects = vec![ObjectPlan { source, relative: "a".to_owned(), size: 1 }];
+    case.plan.channels[0].objects =
+        vec![ObjectPlan { source: source.into(), relative: "a".to_owned(), size: 1 }];
     fails_to_stage(&case.run(), &["/etc/shadow", "permission denied"]);
 }
 

@@ -50,7 +50,7 @@ class Weed:
         self.port = ports[6]
         command = [
             weed, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", "-filer",
-            f"-s3.config={folder}/s3.json", "-s3.iam=false", "-master.telemetry=false", "-volume.max=20",
+            f"-s3.config={folder}/s3.json", "-s3.iam=false", "-master.telemetry=false", "-volume.max=2000",
             "-master.volumeSizeLimitMB=512", "-debug.port=0",
             *(f"-{name}={port}" for name, port in zip(names, ports)),
         ]

@@ -70,9 +70,11 @@ def proxy(far):
 LIST_FILES = """
 import hashlib, json, os
 found = {}
-for folder, _, names in os.walk("/opt/ml/input/data"):
+for folder, _, names in os.walk("/opt/ml/input/data/"):
     for name in names:
         path = os.path.join(folder, name)
+        if folder == "/opt/ml/input/data/":
+            continue  # the manifests
         found[os.path.relpath(path, "/opt/ml/input/data")] = hashlib.sha256(open(path, "rb").read()).hexdigest()
 host = json.load(open("/opt/ml/input/config/resourceconfig.json"))["current_host"]
 json.dump(found, open(f"/opt/ml/model/{host}.json", "w"))
@@ -119,3 +121,65 @@ def test_objects_are_dealt_out_over_hosts_as_from_folders(far):
     }))
     assert sorted(listed(ended, "algo-1")) == ["in/0", "in/2", "in/4"]
     assert sorted(listed(ended, "algo-2")) == ["in/1", "in/3"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"in/a": "1", "in/a/b": "2"}, ["in/a", "in/a/b", "would both become a"]),
+        ({"in/x/": "content"}, ["in/x/", "ends in a slash"]),
+        ({"in/" + "n" * 256: "1"}, ["n" * 256, "255"]),
+        ({"in/x": "", "in/y": "1", "in/f/": ""}, None),
+        ({"in/f/": ""}, ["No S3 objects found", "the store has no object"]),
+    ],
+    ids=["beside", "slash", "long", "marker", "nothing"],
+)
+def test_keys_that_can_not_be_files_are_named_and_folder_markers_left_out(yard, keys, words):
+    # Our own endpoint has all keys; SeaweedFS, as a file system itself, has not.
+    endpoint = Endpoint(yard)
+    own = endpoint.variables["AWS_ACCESS_KEY_ID"], endpoint.variables["AWS_SECRET_ACCESS_KEY"]
+    far = Far(yard, endpoint.url, endpoint.client(), own)
+    for key, content in keys.items():
+        far.put(key, content)
+    if words is None:
+        assert listed(far.run(job_on(far))) == {k: digest(c) for k, c in keys.items() if not k.endswith("/")}
+    else:
+        ended = far.run(job_on(far), expect=2)
+        assert all(word in ended.stderr for word in words), ended.stderr
+    endpoint.stop()
+
+
+def test_a_key_with_two_slashes_is_refused_with_its_uri(yard):
+    endpoint = Endpoint(yard)
+    own = endpoint.variables["AWS_ACCESS_KEY_ID"], endpoint.variables["AWS_SECRET_ACCESS_KEY"]
+    far = Far(yard, endpoint.url, endpoint.client(), own)
+    far.put("in/a//b", "1")
+    error = far.run(job_on(far), expect=2).stderr
+    assert f"s3://{far.bucket}/in/a//b" in error, error
+    endpoint.stop()
+
+
+def test_credentials_reach_neither_a_file_nor_the_job(far):
+    far.put("in/a", "1")
+    program = far.yard.sh("cat /proc/*/environ | tr '\\0' '\\n' > /opt/ml/model/environments; sleep 0\n")
+    channels = [yards.channel("in", f"s3://{far.bucket}/in/")]
+    ended = far.run(far.yard.job(program, channels=channels))
+    secret = store.KEYS[1].encode()
+    assert secret not in ended.files()["environments"]
+    assert secret not in ended.stdout.encode() + ended.stderr.encode()
+    held = [path for path in far.yard.data.rglob("*") if path.is_file() and secret in path.read_bytes()]
+    assert not held
+
+
+def test_a_profile_of_its_own_for_each_store(far):
+    far.put("in/a", "1")
+    profiles = far.yard.file(
+        "home/.aws/credentials",
+        f"[default]\naws_access_key_id = wrong\naws_secret_access_key = wrong\n"
+        f"[theirs]\naws_access_key_id = {store.KEYS[0]}\naws_secret_access_key = {store.KEYS[1]}\n",
+    )
+    assert profiles.exists()
+    far.environment = {}
+    assert listed(far.run(job_on(far), more="profile = 'theirs'")) == {"in/a": digest("1")}
+    error = far.run(job_on(far), expect=2).stderr
+    assert "profile default" in error and "403" in error, error

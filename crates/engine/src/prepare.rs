@@ -101,7 +101,7 @@ pub enum PrepareError {
         /// The channel.
         channel: String,
         /// What is wrong.
-        source: StorageError,
+        source: Box<StorageError>,
     },
     /// The objects that are there don't make a job.
     #[error(transparent)]
@@ -276,7 +276,10 @@ fn file_kind(path: &Path) -> FileKind {
 }
 
 async fn listing(channel: &ChannelSpec, machine: &Machine, stores: &Stores) -> Result<Listing, PrepareError> {
-    let failed = |source| PrepareError::Channel { channel: channel.name.clone(), source };
+    let failed = |source: StorageError| PrepareError::Channel {
+        channel: channel.name.clone(),
+        source: Box::new(source),
+    };
     let ChannelSource::S3 { uri, .. } = &channel.source else {
         // Refused above: no capability for other sources.
         return Ok(Listing { prefix: String::new(), place: None, objects: Vec::new() });
@@ -293,7 +296,7 @@ fn storage_plan(listings: &[Listing], machine: &Machine) -> StoragePlan {
     let address = |bucket: &str| Some((bucket.to_owned(), machine.buckets.store(bucket)?.clone()));
     let stores = buckets.into_iter().filter_map(address).collect();
     let folder = machine.data.join("cache/objects");
-    let cache = (machine.cache_limit > 0).then(|| CachePlan { folder, limit: machine.cache_limit });
+    let cache = (machine.cache_limit > 0).then_some(CachePlan { folder, limit: machine.cache_limit });
     StoragePlan { stores, cache }
 }
 

@@ -16,7 +16,7 @@ mod stores;
 
 pub use address::{AddressError, StoreAddress};
 pub use credentials::{CredentialsError, StoreCredentials};
-pub use s3::StoreError;
+pub use s3::{Refusal, StoreError};
 pub use stores::{Bytes, Chunks, Stores};
 
 /// Which bucket is where.

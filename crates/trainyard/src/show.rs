@@ -13,8 +13,10 @@ use crate::exit::Exit;
 pub(crate) mod fetching;
 mod json;
 mod live;
+mod speed;
 
 use live::Live;
+use speed::Speed;
 
 /// How a job is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,29 +6,44 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 use fs_err as fs;
 use rustix::fs::{AtFlags, CWD, ioctl_ficlone, linkat, statvfs};
 use rustix::io::Errno;
 
 use crate::explain::bytes;
-use crate::plan::ObjectPlan;
+use crate::plan::{ChannelPlan, ObjectPlan};
 use crate::storage::StorageError;
 
 /// Copied between two looks at whether to go on.
 const STRIDE: u64 = 16 << 20;
 
 /// How far the staging of an instance has come; shared with the thread that does it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Progress {
     pub(crate) objects: AtomicU64,
     pub(crate) bytes: AtomicU64,
-    pub(crate) of_objects: AtomicU64,
-    pub(crate) of_bytes: AtomicU64,
+    pub(crate) of_objects: u64,
+    pub(crate) of_bytes: u64,
+    pub(crate) since: Instant,
     pub(crate) cancelled: AtomicBool,
 }
 
 impl Progress {
+    /// Nothing yet of so many channels.
+    pub(crate) fn of(channels: &[ChannelPlan]) -> Self {
+        let objects = || channels.iter().flat_map(|channel| &channel.objects);
+        Self {
+            objects: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            of_objects: objects().count() as u64,
+            of_bytes: objects().map(|object| object.size).sum(),
+            since: Instant::now(),
+            cancelled: AtomicBool::new(false),
+        }
+    }
+
     /// Counts bytes that are there; an error if nobody wants any more.
     pub(crate) fn add(&self, bytes: u64) -> Result<(), ObjectError> {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -291,7 +306,7 @@ mod tests {
         for (name, links) in [("linked", Links::Allowed), ("copied", Links::Never)] {
             let target = folder.path().join(name);
             fs::create_dir(&target).unwrap();
-            let progress = Progress::default();
+            let progress = Progress::of(&[]);
             let objects = std::slice::from_ref(&object);
             put_all(&Put::new(target.clone(), objects, links), objects, &progress).unwrap();
             assert_eq!(fs::read_to_string(target.join("a/b")).unwrap(), "12345");
@@ -309,7 +324,7 @@ mod tests {
         fs::write(&source, "1").unwrap();
         let object =
             |relative: &str| ObjectPlan { source: source.clone().into(), relative: relative.into(), size: 1 };
-        let progress = Progress::default();
+        let progress = Progress::of(&[]);
         progress.cancelled.store(true, Ordering::Relaxed);
         let objects = [object("a"), object("b")];
         let put = Put::new(folder.path().to_owned(), &objects, Links::Allowed);

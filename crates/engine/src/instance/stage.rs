@@ -50,10 +50,10 @@ pub(crate) enum StageError {
 /// Makes everything ready for `train` and returns the places that show it.
 pub(crate) async fn stage(scene: &Scene<'_>, reports: &mut Reports) -> Result<Places, StageError> {
     let Scene { plan, run, scratch, .. } = scene;
-    reports.tell(Report::Staging { objects: 0, bytes: 0 });
+    let progress = Arc::new(Progress::of(&plan.channels));
+    reports.tell(staging(&progress));
     scratch.build(plan, &run.manifests())?;
     let mut bases = Vec::new();
-    let progress = Arc::new(Progress::default());
     for channel in plan.channels.iter().filter(|channel| !channel.objects.is_empty()) {
         let base = Base::of(run, plan, channel);
         let mut stager = Stager { scene, reports, progress: &progress };
@@ -74,7 +74,7 @@ pub(crate) async fn stage(scene: &Scene<'_>, reports: &mut Reports) -> Result<Pl
 /// Gives the instance copies of its own where the kernel refuses overlays, and returns the
 /// places that are left.
 pub(crate) async fn stage_copies(scene: &Scene<'_>, reports: &mut Reports) -> Result<Places, StageError> {
-    let progress = Arc::new(Progress::default());
+    let progress = Arc::new(Progress::of(&scene.plan.channels));
     for channel in &scene.plan.channels {
         let folder = scene.scratch.channel(&channel.name);
         let mut stager = Stager { scene, reports, progress: &progress };
@@ -180,6 +180,9 @@ fn staging(progress: &Progress) -> Report {
     Report::Staging {
         objects: progress.objects.load(Ordering::Relaxed),
         bytes: progress.bytes.load(Ordering::Relaxed),
+        of_objects: progress.of_objects,
+        of_bytes: progress.of_bytes,
+        millis: u64::try_from(progress.since.elapsed().as_millis()).unwrap_or(u64::MAX),
     }
 }
 

@@ -80,21 +80,8 @@ pub enum StoreError {
         source: HttpError,
     },
     /// It says no.
-    #[error("{what}: {store} answers {status} {code}: {message} (signed with {origin})")]
-    Refused {
-        /// What was wanted.
-        what: String,
-        /// The store.
-        store: String,
-        /// Of HTTP.
-        status: u16,
-        /// Of S3.
-        code: String,
-        /// The store's own words.
-        message: String,
-        /// Where the credentials come from.
-        origin: String,
-    },
+    #[error(transparent)]
+    Refused(Box<Refusal>),
     /// An object is not there any more.
     #[error("{object} was there when the job was planned, but it is gone now")]
     Gone {
@@ -143,6 +130,34 @@ pub enum StoreError {
         /// How it broke last.
         why: String,
     },
+}
+
+/// What a store says when it says no.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {store} answers {status} {code}: {message} (signed with {origin})")]
+pub struct Refusal {
+    /// What was wanted.
+    pub what: String,
+    /// The store.
+    pub store: String,
+    /// Of HTTP.
+    pub status: u16,
+    /// Of S3.
+    pub code: String,
+    /// The store's own words.
+    pub message: String,
+    /// Where the credentials come from.
+    pub origin: String,
+}
+
+impl StoreError {
+    /// The status of HTTP with which the store refuses.
+    pub(super) fn status(&self) -> Option<u16> {
+        match self {
+            Self::Refused(refusal) => Some(refusal.status),
+            _ => None,
+        }
+    }
 }
 
 /// The body of an error.
@@ -202,7 +217,7 @@ impl Bucket {
             let result = self.call_once(call).await;
             let again = match &result {
                 Err(StoreError::Unreachable { .. }) => true,
-                Err(StoreError::Refused { status, code, .. }) => is_transient(*status, code),
+                Err(StoreError::Refused(refusal)) => is_transient(refusal.status, &refusal.code),
                 _ => false,
             };
             if !again || !patience.wait().await {
@@ -230,21 +245,14 @@ impl Bucket {
     fn refused(&self, what: String, status: StatusCode, text: &str) -> StoreError {
         let body: ErrorBody = quick_xml::de::from_str(text).unwrap_or_default();
         let or = |text: String, other: &str| if text.is_empty() { other.to_owned() } else { text };
-        StoreError::Refused {
+        StoreError::Refused(Box::new(Refusal {
             what,
             store: self.store.clone(),
             status: status.as_u16(),
             code: or(body.code, status.canonical_reason().unwrap_or("")),
             message: or(body.message, "without a reason"),
             origin: self.signer.origin.clone(),
-        }
-    }
-
-    /// An answer with success in its first line and an error in its body, as S3 may give when it has to keep a
-    /// client waiting.
-    pub(super) fn error_within(&self, call: &Call<'_>, text: &str) -> Option<StoreError> {
-        let what = format!("{} {}", call.method, self.uri(call.key));
-        text.contains("<Error>").then(|| self.refused(what, StatusCode::INTERNAL_SERVER_ERROR, text))
+        }))
     }
 
     pub(super) fn malformed(&self, what: &str, why: impl ToString) -> StoreError {

@@ -78,12 +78,15 @@ impl Download {
         }
         let call = self.call(Method::GET, headers);
         let response = match self.bucket.call(&call).await {
-            Err(StoreError::Refused { status: 404, .. }) => {
-                return Err(StoreError::Gone { object: self.uri() });
+            Ok(response) => response,
+            Err(error) => {
+                return Err(match error.status() {
+                    Some(404) => StoreError::Gone { object: self.uri() },
+                    // 416: it is shorter by now.
+                    Some(412 | 416) => self.changed().await?,
+                    _ => error,
+                });
             }
-            // 416: it is shorter by now.
-            Err(StoreError::Refused { status: 412 | 416, .. }) => return Err(self.changed().await?),
-            result => result?,
         };
         self.check(&response)?;
         Ok(response.into_body().bytes_stream())
@@ -96,9 +99,7 @@ impl Download {
     /// The error that names what the object is now.
     async fn changed(&mut self) -> Result<StoreError, StoreError> {
         let response = match self.bucket.call(&self.call(Method::HEAD, Vec::new())).await {
-            Err(StoreError::Refused { status: 404, .. }) => {
-                return Ok(StoreError::Gone { object: self.uri() });
-            }
+            Err(error) if error.status() == Some(404) => return Ok(StoreError::Gone { object: self.uri() }),
             response => response?,
         };
         let found = header(response.headers(), &ETAG).to_owned();

@@ -8,7 +8,7 @@ mod tile;
 
 pub(crate) use float::FloatKernel;
 pub(crate) use lanes::{Lanes, Limits};
-pub(crate) use sift::{Sift, WIDTH as SIGNATURE};
+pub(crate) use sift::{LONG as LONG_SIGNATURE, ShortRows, Sift, WIDTH as SIGNATURE};
 pub(crate) use tile::{Kernel, Tile};
 
 use std::io;

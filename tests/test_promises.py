@@ -24,9 +24,11 @@ MODULES_OF_PROMISES = (
     "test_instance",
     "test_life",
     "test_logs",
+    "test_modes_groups",
     "test_network",
     "test_resources",
     "test_s3",
+    "test_sdk",
     "test_static",
 )
 """Every test in these checks something that docs/CONTRACT.md promises."""

@@ -15,15 +15,18 @@ use crate::job::Outline;
 
 mod build;
 mod config;
+mod deal;
 mod gpus;
 mod image;
 mod limits;
 pub(crate) mod network;
+mod order;
 mod path;
 mod shard;
 
 pub(crate) use build::check_listing;
 pub use build::{Listing, PlanError, Surroundings, manifests, plan};
+pub use deal::Deal;
 pub use gpus::{DeviceEdits, Gpu, GpuError, GpuPlan, GpuPolicy, wants_accelerators};
 pub use image::{ALLPAIRS, BUILT_IN_PROGRAM, FileKind, Image, ImageError};
 pub(crate) use limits::count_cpus;

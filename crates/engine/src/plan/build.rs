@@ -6,18 +6,18 @@ use std::time::Duration;
 use indexmap::IndexMap;
 
 use super::config::config_files;
+use super::deal::deal_out;
 use super::gpus::{Gpu, GpuError, GpuPlan, deal_out as deal_out_gpus};
 use super::image::{Image, built_in};
 use super::limits::{Capacity, LimitPolicy, Limits, LimitsError, check_capacity, check_volume, limits};
 use super::network;
 use super::path::relative_path;
-use super::shard;
 use super::{
     ChannelPlan, DockerPlan, Exposed, HostAddress, InstancePlan, JobPlan, MergePlan, MetricDefinition,
-    NetworkPlan, ObjectPlan, OutputPlan, Role, RuntimePlan,
+    NetworkPlan, OutputPlan, Role, RuntimePlan,
 };
 use crate::job::MERGE_HOST;
-use crate::spec::{ChannelSource, ChannelSpec, Distribution, MergeSpec, ShardBy, TrainingJobSpec};
+use crate::spec::{ChannelSource, ChannelSpec, MergeSpec, TrainingJobSpec};
 use crate::storage::Object;
 
 /// Between SIGTERM and SIGKILL unless somebody says otherwise, as at SageMaker.
@@ -115,16 +115,12 @@ pub fn plan(spec: &TrainingJobSpec, surroundings: &Surroundings) -> Result<JobPl
     let hosts: Vec<_> =
         (0..spec.resources.instance_count() as usize).map(trainyard_toolkit::contract::host_name).collect();
     check_capacity(spec, surroundings.limits, surroundings.capacity)?;
-    let mut shares = vec![Vec::new(); hosts.len()];
-    let mut warnings = spec.warnings();
     for (channel, listing) in spec.channels.iter().zip(&surroundings.listings) {
         check_listing(channel, listing)?;
-        let dealt = deal_out(channel, listing, spec.settings.shard_by, hosts.len());
-        warnings.extend(empty_warning(channel, listing.objects.len(), &dealt));
-        for (share, channel) in shares.iter_mut().zip(dealt) {
-            share.push(channel);
-        }
     }
+    let (shares, of_shares) = deal_out(spec, &surroundings.listings);
+    let mut warnings = spec.warnings();
+    warnings.extend(of_shares);
     let instances = shares.into_iter().enumerate();
     let mut instances: Vec<_> =
         instances.map(|(rank, channels)| instance(spec, surroundings, &hosts, (rank, channels))).collect();
@@ -176,45 +172,6 @@ fn same_path(channel: &ChannelSpec, first: &str, second: &str, path: &str) -> Pl
     }
 }
 
-/// The channel as each host gets it.
-fn deal_out(channel: &ChannelSpec, listing: &Listing, by: ShardBy, hosts: usize) -> Vec<ChannelPlan> {
-    let all = || (0..listing.objects.len()).collect();
-    let replicated = channel.distribution == Distribution::FullyReplicated;
-    let shards: Vec<Vec<usize>> = match (replicated, by) {
-        (true, _) => (0..hosts).map(|_| all()).collect(),
-        (false, ShardBy::Key) => shard::by_key(listing.objects.len(), hosts),
-        (false, ShardBy::Size) => {
-            let sizes: Vec<_> = listing.objects.iter().map(|object| object.size).collect();
-            shard::by_size(&sizes, hosts)
-        }
-    };
-    let planned = |&index: &usize| {
-        let object = &listing.objects[index];
-        let relative = relative_path(&listing.prefix, &object.key).to_owned();
-        ObjectPlan { source: object.path.clone(), relative, size: object.size }
-    };
-    let channel_plan = |shard: Vec<usize>| ChannelPlan {
-        name: channel.name.clone(),
-        objects: shard.iter().map(planned).collect(),
-        replicated,
-        manifest: true,
-    };
-    shards.into_iter().map(channel_plan).collect()
-}
-
-fn empty_warning(channel: &ChannelSpec, objects: usize, dealt: &[ChannelPlan]) -> Option<String> {
-    let empty = dealt.iter().filter(|share| share.objects.is_empty()).count();
-    let plural = if objects == 1 { "object" } else { "objects" };
-    let get = if empty == 1 { "gets" } else { "get" };
-    (empty > 0).then(|| {
-        format!(
-            "channel {}: {objects} {plural} for {} instances: {empty} {get} none",
-            channel.name,
-            dealt.len()
-        )
-    })
-}
-
 fn instance(
     spec: &TrainingJobSpec,
     surroundings: &Surroundings,
@@ -251,8 +208,7 @@ fn limit(
     spec: &TrainingJobSpec,
     surroundings: &Surroundings,
 ) -> Result<Option<String>, PlanError> {
-    let groups = spec.resources.groups.iter();
-    let groups = groups.flat_map(|group| std::iter::repeat_n(group, group.count as usize));
+    let groups = spec.resources.group_of_each_host();
     for (instance, group) in instances.iter_mut().zip(groups) {
         instance.limits = limits(spec, group, surroundings.limits);
         check_volume(&instance.host, &instance.channels, instance.limits)?;

@@ -56,7 +56,13 @@ impl Lanes {
     ///
     /// # Panics
     /// If there are not as many sums as limits, or more than 2¹⁶.
-    pub(crate) fn pass(self, sums: &mut [f32], limits: &Limits, other: (f32, f32), passed: &mut Vec<(u16, f32)>) {
+    pub(crate) fn pass(
+        self,
+        sums: &mut [f32],
+        limits: &Limits,
+        other: (f32, f32),
+        passed: &mut Vec<(u16, f32)>,
+    ) {
         assert!(sums.len() == limits.rests.len() && sums.len() <= 1 << 16);
         let sums = sums.as_chunks_mut().0;
         match self {

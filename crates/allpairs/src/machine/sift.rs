@@ -174,8 +174,10 @@ macro_rules! on_vectors {
                         add_products(_mm256_setzero_si256(), one, row)
                     };
                     let fourth = |at: usize| {
-                        let (first, second) =
-                            (_mm256_hadd_epi32(sums(at), sums(at + 1)), _mm256_hadd_epi32(sums(at + 2), sums(at + 3)));
+                        let (first, second) = (
+                            _mm256_hadd_epi32(sums(at), sums(at + 1)),
+                            _mm256_hadd_epi32(sums(at + 2), sums(at + 3)),
+                        );
                         _mm256_hadd_epi32(first, second)
                     };
                     let (lower, upper) = (fourth(0), fourth(4));
@@ -202,7 +204,9 @@ on_vectors!(avx2, "avx2", |sums, one, other| {
 });
 
 #[cfg(target_arch = "x86_64")]
-on_vectors!(avx512, "avx2,avx512f,avx512vl,avx512vnni", |sums, one, other| _mm256_dpbusd_epi32(sums, one, other));
+on_vectors!(avx512, "avx2,avx512f,avx512vl,avx512vnni", |sums, one, other| _mm256_dpbusd_epi32(
+    sums, one, other
+));
 
 #[cfg(test)]
 mod tests {

@@ -129,8 +129,10 @@ impl Levels {
             ordered.sample(SAMPLE.0).into_par_iter().map_init(new_spread, of_row).collect();
         let floors: Vec<f32> = of_rows.iter().map(|(floor, _)| *floor).collect();
         let share = |level: usize, factor: f32| {
-            let above = of_rows.iter().map(|(floor, sums)| count_above(sums, level, (*floor * factor, &floors)));
-            above.sum::<usize>() as f32 / of_rows.iter().map(|(_, sums)| sums.len()).sum::<usize>().max(1) as f32
+            let above =
+                of_rows.iter().map(|(floor, sums)| count_above(sums, level, (*floor * factor, &floors)));
+            above.sum::<usize>() as f32
+                / of_rows.iter().map(|(_, sums)| sums.len()).sum::<usize>().max(1) as f32
         };
         (std::array::from_fn(|level| share(level, 1.0)), f64::from(share(0, NEAR)))
     }

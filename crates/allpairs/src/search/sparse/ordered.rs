@@ -76,8 +76,7 @@ fn counts(matrix: &SparseRows) -> Vec<u32> {
 fn pieces<'a, T>(matrix: &SparseRows, mut all: &'a mut [T]) -> Vec<(Range<usize>, &'a mut [T])> {
     let cut = |first: usize| {
         let last = matrix.rows().min(first + ROWS_OF_PIECE);
-        let (piece, rest) =
-            std::mem::take(&mut all).split_at_mut(matrix.offset(last) - matrix.offset(first));
+        let (piece, rest) = std::mem::take(&mut all).split_at_mut(matrix.offset(last) - matrix.offset(first));
         all = rest;
         (first..last, piece)
     };

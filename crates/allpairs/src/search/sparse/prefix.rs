@@ -82,10 +82,8 @@ impl Prefixes {
         let rows = ordered.sample(SAMPLE.0);
         let pairs = (rows.len() * others.len()).max(1) as f64;
         let new_held = || vec![false; ordered.counts.len()];
-        let (passed, scored) = rows
-            .into_par_iter()
-            .map_init(new_held, of_row)
-            .reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        let (passed, scored) =
+            rows.into_par_iter().map_init(new_held, of_row).reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
         (passed as f64 / pairs, scored as f64 / pairs)
     }
 }

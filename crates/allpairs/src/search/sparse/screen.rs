@@ -103,7 +103,7 @@ impl<'a> SparseScreen<'a> {
     }
 
     /// Hands the neighbours of each row to `take`, rows in order.
-    pub(in crate::search) fn run<E>(
+    pub(in crate::search) fn run<E: Send>(
         &self,
         mut take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
     ) -> Result<(), Ended<E>> {
@@ -115,9 +115,7 @@ impl<'a> SparseScreen<'a> {
         let blocks = self.board.compare(self.share, self.block_rows(), &new_block, &|| Room::new(self));
         match blocks {
             _ if search.stopped() => Err(Ended::Stopped),
-            Some(blocks) => blocks
-                .into_iter()
-                .try_for_each(|block| self.board.hand_over(block, &|| SparseScorer::new(self), &mut take)),
+            Some(blocks) => self.board.hand_over(blocks, &|| SparseScorer::new(self), &mut take),
             None => search.run_unscreened(self.share, take),
         }
     }
@@ -163,6 +161,8 @@ impl Scorer for SparseScorer<'_> {
         let matrix = self.screen.matrix;
         score(matrix.dot(other, &self.spread), matrix.norms[row], matrix.norms[other])
     }
+
+    fn expect(&self, _other: usize) {}
 
     fn margin(&self) -> Margin {
         self.screen.board.margin

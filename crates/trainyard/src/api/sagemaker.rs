@@ -57,7 +57,8 @@ fn arn(jobs: &Jobs, job: &str) -> String {
 
 fn create(jobs: &Jobs, request: CreateTrainingJobRequest) -> ApiResult {
     let name = request.training_job_name.clone().unwrap_or_default();
-    match jobs.create(request) {
+    // Listing the objects of a store takes its time.
+    match tokio::runtime::Handle::current().block_on(jobs.create(request)) {
         Ok(()) => Ok(json!({ "TrainingJobArn": arn(jobs, &name) })),
         Err(CreateError::Engine(EngineError::Store(StoreError::Exists { job }))) => Err(in_use(jobs, &job)),
         Err(CreateError::Engine(EngineError::Running { job })) => Err(in_use(jobs, &job)),

@@ -31,7 +31,9 @@ mod waiting;
 
 pub use drive::TakenOver;
 pub use drive::{Command, Driver, Notice};
-pub use jobs::{AmendError, CreateError, Described, Jobs, JobsSetup, StopError, TagChange};
+pub use jobs::{
+    AmendError, CreateError, Described, JobLimits, Jobs, JobsSetup, LimitExceeded, StopError, TagChange,
+};
 pub use waiting::Waiting;
 
 /// How long a full disk is waited for: a minute.

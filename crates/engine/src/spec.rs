@@ -149,6 +149,11 @@ impl ResourceSpec {
     pub fn instance_count(&self) -> u32 {
         self.groups.iter().map(|group| group.count).sum()
     }
+
+    /// The group of each host, in the order of the hosts.
+    pub fn group_of_each_host(&self) -> impl Iterator<Item = &InstanceGroup> {
+        self.groups.iter().flat_map(|group| std::iter::repeat_n(group, group.count as usize))
+    }
 }
 
 /// Instances of one type.

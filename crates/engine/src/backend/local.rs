@@ -86,7 +86,17 @@ impl LocalBackend {
 #[async_trait]
 impl Backend for LocalBackend {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { network_isolation: true, ..Capabilities::none() }
+        Capabilities {
+            network_isolation: true,
+            metrics_time_series: true,
+            profiler: true,
+            experiment: true,
+            infra_check: true,
+            session_chaining: true,
+            instance_groups: true,
+            shuffle: true,
+            ..Capabilities::none()
+        }
     }
 
     async fn launch(&self, launch: &Launch) -> Result<Placement, BackendError> {

@@ -1,27 +1,31 @@
 //! From a valid spec and the machine's surroundings to the plan of every instance.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indexmap::IndexMap;
 
 use super::config::config_files;
+use super::deal::deal_out;
 use super::gpus::{Gpu, GpuError, GpuPlan, deal_out as deal_out_gpus};
 use super::image::{Image, built_in};
 use super::limits::{Capacity, LimitPolicy, Limits, LimitsError, check_capacity, check_volume, limits};
 use super::network;
 use super::path::relative_path;
-use super::shard;
 use super::{
     ChannelPlan, DockerPlan, Exposed, HostAddress, InstancePlan, JobPlan, MergePlan, MetricDefinition,
-    NetworkPlan, ObjectPlan, OutputPlan, Role, RuntimePlan,
+    NetworkPlan, OutputPlan, Role, RuntimePlan, StoragePlan,
 };
 use crate::job::MERGE_HOST;
-use crate::spec::{ChannelSource, ChannelSpec, Distribution, MergeSpec, ShardBy, TrainingJobSpec};
+use crate::spec::{ChannelSource, ChannelSpec, MergeSpec, TrainingJobSpec};
 use crate::storage::Object;
 
 /// Between SIGTERM and SIGKILL unless somebody says otherwise, as at SageMaker.
 const GRACE: Duration = Duration::from_secs(120);
+/// `NAME_MAX` of Linux, in bytes.
+const MOST_NAME: usize = 255;
+/// `PATH_MAX` of Linux, in bytes, without what the run directory and `/opt/ml/input/data` take of it.
+const MOST_PATH: usize = 4096 - 1024;
 /// As zlib's and gzip's own default.
 const COMPRESSION_LEVEL: u32 = 6;
 
@@ -52,6 +56,8 @@ pub struct Surroundings {
     pub capacity: Capacity,
     /// Of the machine; absent if instances run without.
     pub gpus: Option<Vec<Gpu>>,
+    /// Where the objects of stores come from.
+    pub storage: StoragePlan,
 }
 
 /// The objects of one channel.
@@ -59,8 +65,8 @@ pub struct Surroundings {
 pub struct Listing {
     /// The key part of the channel's URI.
     pub prefix: String,
-    /// What the URI stands for on this machine: a file, a folder, or the start of such names.
-    pub place: PathBuf,
+    /// What the URI stands for on this machine: a file, a folder, or the start of such names; none in a store.
+    pub place: Option<PathBuf>,
     /// In order of their keys' bytes.
     pub objects: Vec<Object>,
 }
@@ -79,16 +85,15 @@ pub enum PlanError {
     /// A channel selects nothing.
     #[error(
         "No S3 objects found under S3 URL \"{uri}\" given in input data source. Channel {channel} would be \
-         empty: there is no file whose path starts with {place:?}; put some there, change the S3Uri, or say \
-         with --bucket NAME=DIR where the bucket is"
+         empty: {}", nothing_there(place.as_deref())
     )]
     NoObjects {
         /// The channel.
         channel: String,
         /// Its URI.
         uri: String,
-        /// What the URI stands for on this machine.
-        place: PathBuf,
+        /// What the URI stands for on this machine; none in a store.
+        place: Option<PathBuf>,
     },
     /// Two objects become the same file.
     #[error("channel {channel}: the objects {first} and {second} would both become {path}")]
@@ -102,6 +107,17 @@ pub enum PlanError {
         /// The path below the channel's folder.
         path: String,
     },
+    /// A key that no file can have as its path.
+    #[error(
+        "channel {channel}: the object {key:?} can't become a file: a name may have {MOST_NAME} bytes, a path \
+         {MOST_PATH}, and neither a NUL"
+    )]
+    NoPath {
+        /// The channel.
+        channel: String,
+        /// The key.
+        key: String,
+    },
     /// The instances may not take what they ask for.
     #[error(transparent)]
     Limits(#[from] LimitsError),
@@ -110,21 +126,28 @@ pub enum PlanError {
     Gpus(#[from] GpuError),
 }
 
+fn nothing_there(place: Option<&Path>) -> String {
+    match place {
+        Some(place) => format!(
+            "there is no file whose path starts with {place:?}; put some there, change the S3Uri, or say with \
+             --bucket NAME=DIR where the bucket is, or with [storage] that it is in a store"
+        ),
+        None => "the store has no object whose key starts like that; put some there or change the S3Uri"
+            .to_owned(),
+    }
+}
+
 /// Plans a job: what every host gets and does. Pure: the same input always gives the same plan.
 pub fn plan(spec: &TrainingJobSpec, surroundings: &Surroundings) -> Result<JobPlan, PlanError> {
     let hosts: Vec<_> =
         (0..spec.resources.instance_count() as usize).map(trainyard_toolkit::contract::host_name).collect();
     check_capacity(spec, surroundings.limits, surroundings.capacity)?;
-    let mut shares = vec![Vec::new(); hosts.len()];
-    let mut warnings = spec.warnings();
     for (channel, listing) in spec.channels.iter().zip(&surroundings.listings) {
         check_listing(channel, listing)?;
-        let dealt = deal_out(channel, listing, spec.settings.shard_by, hosts.len());
-        warnings.extend(empty_warning(channel, listing.objects.len(), &dealt));
-        for (share, channel) in shares.iter_mut().zip(dealt) {
-            share.push(channel);
-        }
     }
+    let (shares, of_shares) = deal_out(spec, &surroundings.listings);
+    let mut warnings = spec.warnings();
+    warnings.extend(of_shares);
     let instances = shares.into_iter().enumerate();
     let mut instances: Vec<_> =
         instances.map(|(rank, channels)| instance(spec, surroundings, &hosts, (rank, channels))).collect();
@@ -153,6 +176,10 @@ pub(crate) fn check_listing(channel: &ChannelSpec, listing: &Listing) -> Result<
     let mut files = std::collections::BTreeMap::new();
     for object in &listing.objects {
         let path = relative_path(&listing.prefix, &object.key);
+        if path.len() > MOST_PATH || path.contains('\0') || path.split('/').any(|name| name.len() > MOST_NAME)
+        {
+            return Err(PlanError::NoPath { channel: channel.name.clone(), key: object.key.clone() });
+        }
         if let Some(first) = files.insert(path, &object.key) {
             return Err(same_path(channel, first, &object.key, path));
         }
@@ -174,45 +201,6 @@ fn same_path(channel: &ChannelSpec, first: &str, second: &str, path: &str) -> Pl
         second: second.to_owned(),
         path: path.to_owned(),
     }
-}
-
-/// The channel as each host gets it.
-fn deal_out(channel: &ChannelSpec, listing: &Listing, by: ShardBy, hosts: usize) -> Vec<ChannelPlan> {
-    let all = || (0..listing.objects.len()).collect();
-    let replicated = channel.distribution == Distribution::FullyReplicated;
-    let shards: Vec<Vec<usize>> = match (replicated, by) {
-        (true, _) => (0..hosts).map(|_| all()).collect(),
-        (false, ShardBy::Key) => shard::by_key(listing.objects.len(), hosts),
-        (false, ShardBy::Size) => {
-            let sizes: Vec<_> = listing.objects.iter().map(|object| object.size).collect();
-            shard::by_size(&sizes, hosts)
-        }
-    };
-    let planned = |&index: &usize| {
-        let object = &listing.objects[index];
-        let relative = relative_path(&listing.prefix, &object.key).to_owned();
-        ObjectPlan { source: object.path.clone(), relative, size: object.size }
-    };
-    let channel_plan = |shard: Vec<usize>| ChannelPlan {
-        name: channel.name.clone(),
-        objects: shard.iter().map(planned).collect(),
-        replicated,
-        manifest: true,
-    };
-    shards.into_iter().map(channel_plan).collect()
-}
-
-fn empty_warning(channel: &ChannelSpec, objects: usize, dealt: &[ChannelPlan]) -> Option<String> {
-    let empty = dealt.iter().filter(|share| share.objects.is_empty()).count();
-    let plural = if objects == 1 { "object" } else { "objects" };
-    let get = if empty == 1 { "gets" } else { "get" };
-    (empty > 0).then(|| {
-        format!(
-            "channel {}: {objects} {plural} for {} instances: {empty} {get} none",
-            channel.name,
-            dealt.len()
-        )
-    })
 }
 
 fn instance(
@@ -242,6 +230,7 @@ fn instance(
         limits: Limits::of_pids(spec.settings.pids_limit),
         gpus: GpuPlan::default(),
         compression_level: spec.settings.output_level.unwrap_or(COMPRESSION_LEVEL),
+        storage: surroundings.storage.clone(),
     }
 }
 
@@ -251,8 +240,7 @@ fn limit(
     spec: &TrainingJobSpec,
     surroundings: &Surroundings,
 ) -> Result<Option<String>, PlanError> {
-    let groups = spec.resources.groups.iter();
-    let groups = groups.flat_map(|group| std::iter::repeat_n(group, group.count as usize));
+    let groups = spec.resources.group_of_each_host();
     for (instance, group) in instances.iter_mut().zip(groups) {
         instance.limits = limits(spec, group, surroundings.limits);
         check_volume(&instance.host, &instance.channels, instance.limits)?;

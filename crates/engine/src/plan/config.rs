@@ -21,11 +21,14 @@ pub(super) fn config_files(
 ) -> IndexMap<String, String> {
     let metrics: Vec<_> =
         spec.algorithm.metrics.iter().map(|m| json!({"Name": m.name, "Regex": m.regex})).collect();
+    let group = spec.resources.group_of_each_host().nth(rank);
+    let reaches = |channel: &&ChannelSpec| group.is_some_and(|group| channel.is_for(&group.name));
+    let channels: Vec<_> = spec.channels.iter().filter(reaches).collect();
     let files = [
         (ConfigFile::Hyperparameters, Hyperparameters(spec.hyperparameters.clone()).to_json()),
-        (ConfigFile::InputData, input_data(&spec.channels).to_json()),
+        (ConfigFile::InputData, input_data(&channels).to_json()),
         (ConfigFile::Resource, resource(spec, surroundings, hosts, rank).to_json()),
-        (ConfigFile::Init, init(spec, hosts.len(), rank).to_string()),
+        (ConfigFile::Init, init(spec, &channels, hosts.len(), rank).to_string()),
         (ConfigFile::MetricDefinitions, Value::Array(metrics).to_string()),
         (ConfigFile::TrainingJob, training_job(spec, surroundings).to_string()),
         (ConfigFile::UpstreamOutputData, "[]".to_owned()),
@@ -33,9 +36,9 @@ pub(super) fn config_files(
     files.into_iter().map(|(file, content)| (file.name().to_owned(), content)).collect()
 }
 
-fn input_data(channels: &[ChannelSpec]) -> InputDataConfig {
+fn input_data(channels: &[&ChannelSpec]) -> InputDataConfig {
     use trainyard_toolkit::contract as written;
-    let config = |channel: &ChannelSpec| ChannelConfig {
+    let config = |channel: &&ChannelSpec| ChannelConfig {
         content_type: channel.content_type.clone(),
         training_input_mode: match channel.input_mode {
             InputMode::File => written::InputMode::File,
@@ -83,9 +86,9 @@ fn resource(
 }
 
 /// `init-config.json`, the platform's own view; its words are in upper case.
-fn init(spec: &TrainingJobSpec, hosts: usize, rank: usize) -> Value {
+fn init(spec: &TrainingJobSpec, channels: &[&ChannelSpec], hosts: usize, rank: usize) -> Value {
     let channels: serde_json::Map<_, _> =
-        spec.channels.iter().map(|channel| (channel.name.clone(), init_channel(channel))).collect();
+        channels.iter().map(|channel| (channel.name.clone(), init_channel(channel))).collect();
     json!({
         "inputMode": mode_word(spec.algorithm.input_mode),
         "channels": channels,

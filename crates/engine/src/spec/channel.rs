@@ -25,6 +25,18 @@ pub struct ChannelSpec {
     pub shuffle_seed: Option<i64>,
 }
 
+impl ChannelSpec {
+    /// Whether the instances of a group get the channel.
+    pub fn is_for(&self, group: &str) -> bool {
+        match &self.source {
+            ChannelSource::S3 { instance_groups, .. } => {
+                instance_groups.is_empty() || instance_groups.iter().any(|name| name == group)
+            }
+            ChannelSource::FileSystem { .. } | ChannelSource::Dataset { .. } => true,
+        }
+    }
+}
+
 /// Where the objects of a channel are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ChannelSource {

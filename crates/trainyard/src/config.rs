@@ -12,10 +12,12 @@ use anyhow::Context;
 
 mod file;
 mod flags;
+mod notify;
 mod resources;
 mod runtime;
 
 pub(crate) use flags::Flags;
+pub(crate) use notify::{Secret, Subscriptions, Way};
 pub(crate) use resources::Resources;
 pub(crate) use runtime::Runtime;
 
@@ -33,6 +35,8 @@ pub(crate) struct Config {
     pub(crate) places: Places,
     /// What instances may take of this machine.
     pub(crate) resources: Resources,
+    /// Who is told when a job has ended.
+    pub(crate) notify: Subscriptions,
 }
 
 /// Where names of job files lead to on this machine.
@@ -106,6 +110,7 @@ impl Config {
             data_dir: data_dir(flags, surroundings, &file)?,
             places: Places::merge(flags, surroundings, &file),
             resources: Resources::merge(flags, surroundings, &file)?,
+            notify: notify::read(&file)?,
         })
     }
 }

@@ -12,6 +12,8 @@ MODULES_OF_PROMISES = (
     "test_api",
     "test_artifact",
     "test_channels",
+    "test_api_cloudwatch",
+    "test_api_members",
     "test_check",
     "test_cli_amazon",
     "test_cli_artifact",

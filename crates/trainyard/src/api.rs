@@ -20,6 +20,9 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
 mod answer;
+mod cloudwatch;
+mod codec;
+mod ecr;
 mod host;
 mod logs;
 mod sagemaker;

@@ -15,11 +15,13 @@ mod flags;
 mod notify;
 mod resources;
 mod runtime;
+mod storage;
 
 pub(crate) use flags::Flags;
 pub(crate) use notify::{Secret, Subscriptions, Way};
 pub(crate) use resources::Resources;
 pub(crate) use runtime::Runtime;
+pub(crate) use storage::Storage;
 
 use crate::exit::Refused;
 use crate::job_file::absolute_image;
@@ -37,6 +39,8 @@ pub(crate) struct Config {
     pub(crate) resources: Resources,
     /// Who is told when a job has ended.
     pub(crate) notify: Subscriptions,
+    /// Buckets that are in stores, and what is kept of their objects.
+    pub(crate) storage: Storage,
 }
 
 /// Where names of job files lead to on this machine.
@@ -111,6 +115,7 @@ impl Config {
             places: Places::merge(flags, surroundings, &file),
             resources: Resources::merge(flags, surroundings, &file)?,
             notify: notify::read(&file)?,
+            storage: Storage::merge(&file)?,
         })
     }
 }

@@ -16,6 +16,7 @@ mod hosts;
 mod json;
 mod live;
 mod screen;
+mod speed;
 mod time;
 
 pub(crate) use end::{Changes, End};
@@ -24,6 +25,7 @@ pub(crate) use screen::screen;
 pub(crate) use time::{moment, now, span};
 
 use live::Live;
+use speed::Speed;
 
 /// How a job is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::resources::{Gpus, Limits};
+use super::storage::{CacheTable, StorageTable};
 use super::{Origin, Runtime, Setting, notify};
 
 /// What a file says, and which file it is.
@@ -31,6 +32,10 @@ pub(super) struct Settings {
     pub(super) images: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) notify: BTreeMap<String, notify::Written>,
+    #[serde(default)]
+    pub(super) storage: StorageTable,
+    #[serde(default)]
+    pub(super) cache: CacheTable,
 }
 
 /// A file that can't be used.

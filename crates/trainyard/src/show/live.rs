@@ -8,7 +8,7 @@ use indicatif::{HumanBytes, MultiProgress, ProgressBar, ProgressStyle};
 use trainyard_engine::job::Job;
 use trainyard_engine::run::Report;
 
-use super::{HostNames, outcome_text, screen};
+use super::{HostNames, Speed, outcome_text, screen};
 
 /// Instances beyond these have no line of their own: a terminal has few lines.
 const MOST_LINES: usize = 16;
@@ -37,8 +37,13 @@ impl Live {
     pub(super) fn report(&self, host: &str, report: &Report) {
         let Some(bar) = self.bars.get(host) else { return };
         match report {
-            Report::Staging { objects, bytes } => {
-                bar.set_message(format!("staging     {objects} objects, {}", HumanBytes(*bytes)));
+            Report::Staging { objects, bytes, of_objects, of_bytes, millis } => {
+                let speed = Speed::of(*bytes, *of_bytes, *millis);
+                bar.set_message(format!(
+                    "staging     {objects} of {of_objects} objects, {} of {}{speed}",
+                    HumanBytes(*bytes),
+                    HumanBytes(*of_bytes)
+                ));
             }
             Report::Training => bar.set_message("training"),
             Report::Exited(exit) => bar.set_message(format!("exit code {}", exit.code())),

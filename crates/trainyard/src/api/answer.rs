@@ -67,6 +67,14 @@ pub(super) fn write(form: Form, result: ApiResult) -> Response<s3s::Body> {
     response
 }
 
+/// An answer of S3 with an id of the request, which clients show when they report trouble.
+pub(super) fn numbered(mut response: Response<s3s::Body>) -> Response<s3s::Body> {
+    if let Ok(id) = HeaderValue::from_str(&request_id()) {
+        response.headers_mut().entry("x-amz-request-id").or_insert(id);
+    }
+    response
+}
+
 fn xml_error(error: &ApiError, id: &str) -> String {
     format!(
         "<ErrorResponse><Error><Type>Sender</Type><Code>{}</Code><Message>{}</Message></Error>\

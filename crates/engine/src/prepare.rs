@@ -1,12 +1,13 @@
 //! From a request to a plan that can be driven; whatever is wrong is found here, before anything
 //! starts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fs_err as fs;
+use futures_util::future::try_join_all;
 use indexmap::IndexMap;
 use rustix::fs::{Access, access};
 
@@ -18,13 +19,13 @@ use crate::image::UnpackedImage;
 use crate::job::Outline;
 use crate::plan::network::INTERFACE;
 use crate::plan::{
-    FileKind, Gpu, GpuPolicy, Image, ImageError, LimitPolicy, Listing, PlanError, Surroundings,
-    check_listing, manifests, plan, wants_accelerators,
+    CachePlan, FileKind, Gpu, GpuPolicy, Image, ImageError, LimitPolicy, Listing, PlanError, StoragePlan,
+    Surroundings, check_listing, manifests, plan, wants_accelerators,
 };
 use crate::spec::{
     Capabilities, ChannelSource, ChannelSpec, TrainingJobSpec, Unsupported, Violations, unsupported,
 };
-use crate::storage::{Buckets, StorageError};
+use crate::storage::{Buckets, StorageError, StoreCredentials, Stores};
 use crate::wire::CreateTrainingJobRequest;
 use trainyard_toolkit::contract::host_name;
 
@@ -45,8 +46,12 @@ pub struct Machine {
     pub base_environment: IndexMap<String, String>,
     /// The region that jobs are told.
     pub region: String,
-    /// Which folder stands for which bucket.
+    /// Which bucket is where.
     pub buckets: Buckets,
+    /// Who the user is to stores.
+    pub credentials: StoreCredentials,
+    /// How much of what comes from stores is kept for other jobs, in bytes; 0 for nothing.
+    pub cache_limit: u64,
     /// Image names that stand for other ones.
     pub images: BTreeMap<String, String>,
     /// The data folder.
@@ -96,7 +101,7 @@ pub enum PrepareError {
         /// The channel.
         channel: String,
         /// What is wrong.
-        source: StorageError,
+        source: Box<StorageError>,
     },
     /// The objects that are there don't make a job.
     #[error(transparent)]
@@ -107,6 +112,11 @@ pub enum PrepareError {
     /// `S3OutputPath` is no place on this machine.
     #[error("OutputDataConfig.S3OutputPath")]
     Output(#[source] StorageError),
+    /// Artifacts can't be put into stores yet.
+    #[error(
+        "OutputDataConfig.S3OutputPath {0}: the bucket is in a store, to which nothing can be written yet"
+    )]
+    OutputInStore(String),
     /// Nothing can be written to the output.
     #[error("OutputDataConfig.S3OutputPath {uri}: can't write to {path:?}")]
     OutputNotWritable {
@@ -144,7 +154,7 @@ pub async fn prepare(
     capabilities: &Capabilities,
     progress: ImageProgress,
 ) -> Result<Prepared, PrepareError> {
-    plan_checked(check(request, machine, capabilities)?, machine, progress).await
+    plan_checked(check(request, machine, capabilities).await?, machine, progress).await
 }
 
 /// A request in which nothing is wrong that can be known before its image is here.
@@ -187,7 +197,7 @@ impl Checked {
 const PRIORITY_TAG: &str = "trainyard:priority";
 
 /// Checks a request against the API and this machine.
-pub fn check(
+pub async fn check(
     request: CreateTrainingJobRequest,
     machine: &Machine,
     capabilities: &Capabilities,
@@ -199,10 +209,13 @@ pub fn check(
         return Err(PrepareError::Unsupported(refused));
     }
     let of_machine = Image::resolve(machine.image_name(&spec), &machine.program, file_kind)?;
-    let output_folder = machine.buckets.locate(&spec.output.uri).map_err(PrepareError::Output)?.path();
+    let output = machine.buckets.locate(&spec.output.uri).map_err(PrepareError::Output)?;
+    let output_folder =
+        output.path().ok_or_else(|| PrepareError::OutputInStore(spec.output.uri.to_string()))?;
     check_writable(&spec.output.uri.to_string(), &output_folder)?;
+    let stores = Stores::new(machine.buckets.clone(), machine.credentials.clone());
     let listings =
-        spec.channels.iter().map(|channel| listing(channel, machine)).collect::<Result<Vec<_>, _>>()?;
+        try_join_all(spec.channels.iter().map(|channel| listing(channel, machine, &stores))).await?;
     for (channel, listing) in spec.channels.iter().zip(&listings) {
         check_listing(channel, listing)?;
     }
@@ -238,6 +251,7 @@ pub async fn plan_checked(
         account: ACCOUNT.to_owned(),
         network_interface: INTERFACE.to_owned(),
         output_folder,
+        storage: storage_plan(&listings, machine),
         grace: machine.grace,
         listings,
         limits: machine.limits,
@@ -261,15 +275,29 @@ fn file_kind(path: &Path) -> FileKind {
     }
 }
 
-fn listing(channel: &ChannelSpec, machine: &Machine) -> Result<Listing, PrepareError> {
-    let failed = |source| PrepareError::Channel { channel: channel.name.clone(), source };
+async fn listing(channel: &ChannelSpec, machine: &Machine, stores: &Stores) -> Result<Listing, PrepareError> {
+    let failed = |source: StorageError| PrepareError::Channel {
+        channel: channel.name.clone(),
+        source: Box::new(source),
+    };
     let ChannelSource::S3 { uri, .. } = &channel.source else {
         // Refused above: no capability for other sources.
-        return Ok(Listing { prefix: String::new(), place: PathBuf::new(), objects: Vec::new() });
+        return Ok(Listing { prefix: String::new(), place: None, objects: Vec::new() });
     };
     let location = machine.buckets.locate(uri).map_err(failed)?;
-    let objects = location.list().map_err(failed)?;
-    Ok(Listing { place: location.path(), prefix: location.key, objects })
+    let objects = location.list(stores).await.map_err(failed)?;
+    Ok(Listing { place: location.path(), prefix: location.key().to_owned(), objects })
+}
+
+/// What instances need to know of the stores that their objects are in.
+fn storage_plan(listings: &[Listing], machine: &Machine) -> StoragePlan {
+    let objects = listings.iter().flat_map(|listing| &listing.objects);
+    let buckets: BTreeSet<_> = objects.filter_map(|object| object.source.bucket()).collect();
+    let address = |bucket: &str| Some((bucket.to_owned(), machine.buckets.store(bucket)?.clone()));
+    let stores = buckets.into_iter().filter_map(address).collect();
+    let folder = machine.data.join("cache/objects");
+    let cache = (machine.cache_limit > 0).then_some(CachePlan { folder, limit: machine.cache_limit });
+    StoragePlan { stores, cache }
 }
 
 /// The nearest folder that is there must let us write; nothing is made before the job starts.

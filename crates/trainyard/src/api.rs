@@ -20,11 +20,13 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
 mod answer;
+mod cloudwatch;
+mod codec;
+mod ecr;
 mod host;
 mod logs;
 mod sagemaker;
 mod service;
-mod signature;
 mod sts;
 mod tls;
 

@@ -129,7 +129,7 @@ impl Jobs {
         }
         for job in waiting {
             if let Some(described) = jobs.described(&job.job().name)? {
-                jobs.begin(job, described.request);
+                jobs.begin(job, described.request).await;
             }
         }
         Ok(jobs)
@@ -139,9 +139,9 @@ impl Jobs {
     ///
     /// # Errors
     /// The request is wrong, asks for what is not here, or its name is taken.
-    pub fn create(&self, request: CreateTrainingJobRequest) -> Result<(), CreateError> {
+    pub async fn create(&self, request: CreateTrainingJobRequest) -> Result<(), CreateError> {
         let Shared { engine, machine, capabilities, .. } = &*self.shared;
-        let checked = check(request, machine, capabilities)?;
+        let checked = check(request, machine, capabilities).await?;
         let outline = checked.outline();
         let tags: Vec<_> = checked.tags().collect();
         let waiting = engine.accept(&outline, checked.text(), &tags)?;
@@ -150,8 +150,8 @@ impl Jobs {
     }
 
     /// A job that was taken in before; its request is checked again, for the machine may have changed.
-    fn begin(&self, waiting: Waiting, request: CreateTrainingJobRequest) {
-        match check(request, &self.shared.machine, &self.shared.capabilities) {
+    async fn begin(&self, waiting: Waiting, request: CreateTrainingJobRequest) {
+        match check(request, &self.shared.machine, &self.shared.capabilities).await {
             Ok(checked) => self.live(waiting, checked),
             Err(error) => self.fail(waiting, chain(&error)),
         }

@@ -11,6 +11,7 @@ use super::limits::{Confinement, Killed};
 use super::log::{Lines, Log};
 use super::reports::Reports;
 use super::stop::until;
+use super::usage::Usage;
 use crate::run::{Exit, Report, Stream, Timestamp};
 use crate::runtime::jail::start::{Output, StartError};
 use crate::runtime::jail::{Command, InsteadOfOverlay};
@@ -89,6 +90,9 @@ async fn train_confined(
         }
     }
     reports.tell(Report::Training);
+    let measured = confinement.measured(&running, scene.plan, scene.scratch.root());
+    let file = scene.run.instance(&scene.plan.host).usage();
+    let usage = measured.and_then(|measured| Usage::start(measured, &file));
     let mut watch = Watch::new(scene, running, output, log, reports);
     watch.until_ended(confinement).await?;
     let exit = match watch.running.exited().await {
@@ -99,6 +103,9 @@ async fn train_confined(
         by_others: exit.code() == 128 + SIGKILL && watch.asked != Asked::Kill,
         for_memory: watch.running.ran_out_of_memory(),
     };
+    if let Some(usage) = usage {
+        usage.finish().await;
+    }
     log.finish(reports);
     let trained = match confinement.exceeded(exit, &killed).await {
         Some((exit, explanation)) => Trained::Exceeded { exit, explanation },

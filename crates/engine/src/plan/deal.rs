@@ -74,7 +74,7 @@ fn channel_plans(channel: &ChannelSpec, listing: &Listing, deal: Deal) -> Vec<Ch
     let planned = |index: usize| {
         let object = &listing.objects[index];
         let relative = relative_path(&listing.prefix, &object.key).to_owned();
-        ObjectPlan { source: object.path.clone(), relative, size: object.size }
+        ObjectPlan { source: object.source.clone(), relative, size: object.size }
     };
     let plan = |mut share: Vec<usize>| {
         // Files have no order.

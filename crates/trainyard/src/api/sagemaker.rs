@@ -30,10 +30,7 @@ pub(super) fn carry_out(jobs: &Jobs, operation: &str, input: Value) -> ApiResult
         "AddTags" => add_tags(jobs, read(input)?),
         "ListTags" => list_tags(jobs, &read(input)?),
         "DeleteTags" => delete_tags(jobs, &read(input)?),
-        other => Err(ApiError::new(
-            "UnknownOperationException",
-            format!("{other} is not an operation of this endpoint"),
-        )),
+        other => Err(ApiError::unknown_operation(other)),
     }
 }
 
@@ -57,7 +54,8 @@ fn arn(jobs: &Jobs, job: &str) -> String {
 
 fn create(jobs: &Jobs, request: CreateTrainingJobRequest) -> ApiResult {
     let name = request.training_job_name.clone().unwrap_or_default();
-    match jobs.create(request) {
+    // Listing the objects of a store takes its time.
+    match tokio::runtime::Handle::current().block_on(jobs.create(request)) {
         Ok(()) => Ok(json!({ "TrainingJobArn": arn(jobs, &name) })),
         Err(CreateError::Engine(EngineError::Store(StoreError::Exists { job }))) => Err(in_use(jobs, &job)),
         Err(CreateError::Engine(EngineError::Running { job })) => Err(in_use(jobs, &job)),

@@ -115,11 +115,7 @@ impl Bucket {
     ///
     /// # Errors
     /// It is not allowed, or the file system refuses it.
-    pub fn delete(
-        &self,
-        key: &Key,
-        allowed: impl FnOnce(&Object) -> bool,
-    ) -> Result<bool, BucketError> {
+    pub fn delete(&self, key: &Key, allowed: impl FnOnce(&Object) -> bool) -> Result<bool, BucketError> {
         let mut open = self.open();
         let Some((_, before)) = open.find(key)? else {
             return Ok(false);

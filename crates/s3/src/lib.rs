@@ -45,7 +45,8 @@ impl S3Access for Door {
             return Err(s3_error!(AccessDenied, "the request is not signed"));
         }
         let pairs = request.uri().query().unwrap_or_default().split('&');
-        let expires = pairs.filter_map(|pair| pair.split_once('=')).find(|(name, _)| *name == "X-Amz-Expires");
+        let expires =
+            pairs.filter_map(|pair| pair.split_once('=')).find(|(name, _)| *name == "X-Amz-Expires");
         match expires {
             Some((_, text)) if text.parse().is_ok_and(|seconds: u32| seconds <= LONGEST_VALIDITY) => Ok(()),
             None => Ok(()),

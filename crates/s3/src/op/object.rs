@@ -263,9 +263,7 @@ pub(super) async fn delete_object(
     let writing = Writing { if_match: input.if_match, if_none_match: None };
     let (size, time) = (input.if_match_size, input.if_match_last_modified_time);
     blocking(move || {
-        bucket.delete(&key, |object| {
-            writing.allows(Some(object)) && is_of(object, size, time.as_ref())
-        })
+        bucket.delete(&key, |object| writing.allows(Some(object)) && is_of(object, size, time.as_ref()))
     })
     .await?;
     Ok(S3Response::new(DeleteObjectOutput::default()))

@@ -22,6 +22,7 @@ use crate::store::{Store, StoreError};
 
 mod drive;
 mod jobs;
+mod outbox;
 mod publish;
 mod queue;
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub use drive::{Command, Driver, Notice};
 pub use jobs::{
     AmendError, CreateError, Described, JobLimits, Jobs, JobsSetup, LimitExceeded, StopError, TagChange,
 };
+pub use outbox::Outbox;
 pub use waiting::Waiting;
 
 /// How long a full disk is waited for: a minute.
@@ -47,6 +49,7 @@ pub struct Engine {
     store: Arc<Mutex<Store>>,
     runs: PathBuf,
     data: PathBuf,
+    announcing: outbox::Announcing,
 }
 
 /// A new job.
@@ -123,6 +126,7 @@ impl Engine {
             store: Arc::new(Mutex::new(store)),
             runs: folder.join("runs"),
             data: folder.to_owned(),
+            announcing: outbox::Announcing::default(),
         })
     }
 
@@ -173,14 +177,18 @@ impl Engine {
         let at = Timestamp::now();
         let mut after = job.clone();
         let effects = after.apply(at, event.clone());
+        let notices = self.announcing.of(&after, &effects);
         let mut tries = DISK_FULL_TRIES;
         loop {
-            let stored = self.store().append(&after, at, &event);
+            let stored = self.store().append(&after, at, &event, &notices);
             match stored {
                 Err(error) if error.is_disk_full() && tries > 0 => tries -= 1,
                 stored => {
                     stored?;
                     *job = after;
+                    if !notices.is_empty() {
+                        self.announcing.stored();
+                    }
                     return Ok(effects);
                 }
             }
@@ -218,6 +226,19 @@ impl Engine {
         self.release_all(job, stored.as_ref().map_or(&[], |stored| &stored.placements)).await?;
         self.store().remove(job)?;
         tidy::remove_attempts(self.backend.as_ref(), &self.job_folder(job)).await?;
+        Ok(())
+    }
+
+    /// Stops and removes all jobs of the data folder, whoever drives them.
+    ///
+    /// # Errors
+    /// Something can't be stopped or removed.
+    pub async fn forget_all(&self) -> Result<(), EngineError> {
+        for folder in tidy::folders(&self.runs)? {
+            if let Some(name) = folder.file_name() {
+                self.forget(&name.to_string_lossy()).await?;
+            }
+        }
         Ok(())
     }
 

@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::job::{Event, Job, Outline};
+use crate::notice::Notice;
 use crate::run::Timestamp;
 
 mod facts;
 mod list;
 mod migrate;
+mod notices;
 mod tags;
 
 pub use list::{Compared, JobQuery, Listed, SortBy, Wanted};
@@ -165,6 +167,7 @@ impl Store {
             _ => return Err(StoreError::Version { path: path.to_owned(), found }),
         }
         connection.pragma_update(None, "synchronous", "NORMAL")?;
+        connection.execute_batch(notices::TABLE)?;
         Ok(Self { connection })
     }
 
@@ -190,7 +193,15 @@ impl Store {
     }
 
     /// Stores what has happened to a job, and what it is `after` that.
-    pub fn append(&mut self, after: &Job, at: Timestamp, event: &Event) -> Result<(), StoreError> {
+    ///
+    /// The notices that follow from it are stored with it, or neither is.
+    pub fn append(
+        &mut self,
+        after: &Job,
+        at: Timestamp,
+        event: &Event,
+        notices: &[Notice],
+    ) -> Result<(), StoreError> {
         let (name, event) = (&after.name, to_json(&after.name, event)?);
         let transaction =
             self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
@@ -209,6 +220,7 @@ impl Store {
         if after.ended.is_some() {
             facts::of_metrics(&transaction, after)?;
         }
+        notices::add(&transaction, notices, at)?;
         Ok(transaction.commit()?)
     }
 

@@ -33,11 +33,12 @@ def tag(setting, value):
 
 def test_our_own_settings_are_tags_and_wrong_ones_are_told_by_their_keys(yard, start):
     sagemaker = start()
-    program = yard.sh("printf 'id,v\\n%s,1\\n' $(hostname | tr -dc 0-9) > /opt/ml/model/part-$(hostname).csv\nulimit -u\n")
+    program = yard.sh("printf 'id,v\\n%s,1\\n' $(hostname | tr -dc 0-9) > /opt/ml/model/part-$(hostname).csv\n")
     name = sagemaker.create(
         program, 2, Tags=[tag("Merge.Output", "all.csv"), tag("Merge.Glob", "part-*.csv"), tag("Output.Level", "0")]
     )
-    assert sagemaker.ended(name)["TrainingJobStatus"] == "Completed"
+    ended = sagemaker.ended(name)
+    assert ended["TrainingJobStatus"] == "Completed", ended["FailureReason"]
     merged = yard.resolve(f"s3://results/out/{name}/output/all.csv").read_text()
     assert sorted(merged.split()) == ["1,1", "2,1", "id,v"]
     yard.give_away()
@@ -140,13 +141,17 @@ def test_headers_and_bodies_have_a_largest_size(yard, start):
 
     def answered(head, body=b""):
         with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
-            connection.sendall(head + b"\r\n" + body)
+            try:
+                connection.sendall(head + b"\r\n" + body)
+            except ConnectionError:
+                # The answer comes before the end of a body that is too large.
+                pass
             return connection.recv(100).split(b" ")[1]
 
     start_line = b"POST / HTTP/1.1\r\nHost: localhost\r\nX-Amz-Target: SageMaker.Search\r\n"
     assert answered(start_line + b"X-Large: " + b"x" * 100_000 + b"\r\n") == b"431"
     body = b"{" + b" " * (5 << 20) + b"}"
-    assert answered(start_line + b"Content-Length: %d\r\n" % len(body), body[:1024]) in (b"413", b"403")
+    assert answered(start_line + b"Content-Length: %d\r\n" % len(body), body) == b"413"
     deep = b"[" * 100_000
     assert answered(start_line + b"Content-Length: %d\r\n" % len(deep), deep) == b"403", "it is not even read"
     began = time.monotonic()

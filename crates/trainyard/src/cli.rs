@@ -31,6 +31,7 @@ mod show_pairs;
 mod stop;
 mod stopping;
 mod submit;
+mod top;
 mod train;
 mod wait;
 
@@ -63,6 +64,7 @@ enum Command {
     Describe(describe::Describe),
     Logs(logs::Logs),
     Wait(wait::Wait),
+    Top(top::Top),
     Stop(stop::Stop),
     Delete(stop::Delete),
     Artifact(artifact::Artifact),
@@ -100,6 +102,7 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
         Command::Describe(command) => command.run(),
         Command::Logs(command) => command.run(),
         Command::Wait(command) => command.run(),
+        Command::Top(command) => command.run(),
         Command::Stop(command) => command.run(),
         Command::Delete(command) => command.run(),
         Command::Artifact(command) => command.run(),

@@ -35,6 +35,10 @@ MODULES_OF_PROMISES = (
     "test_network",
     "test_resources",
     "test_s3",
+    "test_s3_door",
+    "test_s3_listing",
+    "test_s3_multipart",
+    "test_s3_objects",
     "test_sdk",
     "test_static",
 )

@@ -107,6 +107,14 @@ pub(super) fn write(form: Form, manner: &Manner, result: &ApiResult) -> Response
     response
 }
 
+/// An answer of S3 with an id of the request, which clients show when they report trouble.
+pub(super) fn numbered(mut response: Response<s3s::Body>) -> Response<s3s::Body> {
+    if let Ok(id) = HeaderValue::from_str(&request_id()) {
+        response.headers_mut().entry("x-amz-request-id").or_insert(id);
+    }
+    response
+}
+
 fn error_value(error: &ApiError) -> Value {
     json!({"__type": error.code, "message": error.message, "Message": error.message})
 }

@@ -29,7 +29,7 @@ mod limits;
 mod log;
 mod memory;
 mod metrics;
-mod objects;
+pub(crate) mod objects;
 mod reports;
 mod resolver;
 mod scratch;
@@ -216,11 +216,14 @@ async fn train(
     }
     match trained {
         Trained::Stopped => Ok(Outcome::Stopped),
-        Trained::Exited(_) | Trained::Exceeded { .. } if scene.stop.kill_at().is_some() => {
+        Trained::Exited(_) | Trained::Exceeded { .. } | Trained::Starved { .. }
+            if scene.stop.kill_at().is_some() =>
+        {
             Ok(Outcome::Stopped)
         }
         Trained::Exited(Exit::Code(0)) => Ok(Outcome::Completed),
         Trained::Exited(exit) => Ok(Outcome::Failed { exit, explanation: explanation(scene, log) }),
+        Trained::Starved { explanation } => Ok(Outcome::StagingFailed { explanation }),
         Trained::Exceeded { exit, explanation } => Ok(Outcome::Failed { exit, explanation }),
         Trained::NotStarted(StartError::Program { code, explanation }) => {
             let line = LogLine { at: Timestamp::now(), stream: Stream::Stderr, line: explanation.clone() };

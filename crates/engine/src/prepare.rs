@@ -21,20 +21,21 @@ use crate::plan::{
     FileKind, Gpu, GpuPolicy, Image, ImageError, LimitPolicy, Listing, PlanError, Surroundings,
     check_listing, manifests, plan, wants_accelerators,
 };
-use crate::spec::{
-    Capabilities, ChannelSource, ChannelSpec, TrainingJobSpec, Unsupported, Violations, unsupported,
-};
+use crate::spec::{Capabilities, TrainingJobSpec, Unsupported, Violations, unsupported};
 use crate::storage::{Buckets, StorageError};
 use crate::wire::CreateTrainingJobRequest;
 use trainyard_toolkit::contract::host_name;
 
 mod choose;
 mod container;
+mod listing;
 
 pub use choose::RuntimeChoice;
 pub use container::{ContainerError, ImageProgress, ImageSource};
+pub use listing::ChannelError;
 
 use choose::Obtained;
+use listing::listing;
 
 /// What this machine has and how it is set up.
 #[derive(Clone, Debug)]
@@ -47,6 +48,8 @@ pub struct Machine {
     pub region: String,
     /// Which folder stands for which bucket.
     pub buckets: Buckets,
+    /// Which folder stands for which shared file system, by its identity.
+    pub file_systems: BTreeMap<String, PathBuf>,
     /// Image names that stand for other ones.
     pub images: BTreeMap<String, String>,
     /// The data folder.
@@ -90,13 +93,13 @@ pub enum PrepareError {
     /// Its container image can't be run here.
     #[error(transparent)]
     Container(#[from] ContainerError),
-    /// A channel's objects can't be listed.
+    /// A channel is not what its source says.
     #[error("channel {channel}")]
     Channel {
         /// The channel.
         channel: String,
         /// What is wrong.
-        source: StorageError,
+        source: ChannelError,
     },
     /// The objects that are there don't make a job.
     #[error(transparent)]
@@ -259,17 +262,6 @@ fn file_kind(path: &Path) -> FileKind {
         Ok(_) => FileKind::File,
         Err(_) => FileKind::Missing,
     }
-}
-
-fn listing(channel: &ChannelSpec, machine: &Machine) -> Result<Listing, PrepareError> {
-    let failed = |source| PrepareError::Channel { channel: channel.name.clone(), source };
-    let ChannelSource::S3 { uri, .. } = &channel.source else {
-        // Refused above: no capability for other sources.
-        return Ok(Listing { prefix: String::new(), place: PathBuf::new(), objects: Vec::new() });
-    };
-    let location = machine.buckets.locate(uri).map_err(failed)?;
-    let objects = location.list().map_err(failed)?;
-    Ok(Listing { place: location.path(), prefix: location.key, objects })
 }
 
 /// The nearest folder that is there must let us write; nothing is made before the job starts.

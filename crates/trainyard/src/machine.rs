@@ -21,12 +21,14 @@ pub(crate) fn machine(config: &Config, grace: Option<Duration>) -> anyhow::Resul
     let data = &config.data_dir.value;
     let buckets = config.places.buckets.iter();
     let buckets = buckets.map(|(name, folder)| (name.clone(), folder.value.clone()));
+    let file_systems = config.places.file_systems.iter();
     let images = config.places.images.iter();
     Ok(Machine {
         program: env::current_exe().context("finding this program's own file")?,
         base_environment: base_environment(),
         region: region(),
         buckets: Buckets::new(buckets.collect(), data.join("s3")),
+        file_systems: file_systems.map(|(id, folder)| (id.clone(), folder.value.clone())).collect(),
         images: images.map(|(name, source)| (name.clone(), source.value.clone())).collect(),
         data: data.clone(),
         runtime: config.runtime.value.into(),

@@ -86,7 +86,20 @@ impl LocalBackend {
 #[async_trait]
 impl Backend for LocalBackend {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { network_isolation: true, instance_groups: true, shuffle: true, ..Capabilities::none() }
+        Capabilities {
+            network_isolation: true,
+            pipe: true,
+            fast_file: true,
+            manifest_files: true,
+            augmented_manifests: true,
+            file_systems: true,
+            vpc: true,
+            channel_gzip: true,
+            record_io: true,
+            shuffle: true,
+            instance_groups: true,
+            ..Capabilities::none()
+        }
     }
 
     async fn launch(&self, launch: &Launch) -> Result<Placement, BackendError> {

@@ -160,7 +160,7 @@ impl Put<'_> {
 }
 
 /// Opens an object's file and compares it with what the plan says.
-fn open_checked(object: &ObjectPlan) -> Result<fs::File, ObjectError> {
+pub(crate) fn open_checked(object: &ObjectPlan) -> Result<fs::File, ObjectError> {
     let (path, listed) = (object.source.clone(), object.size);
     let unreadable = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => ObjectError::Gone { path: object.source.clone(), listed },

@@ -17,8 +17,8 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::process::{Pid, PidfdFlags, getuid, pidfd_open};
 use tempfile::TempDir;
 use trainyard_engine::plan::{
-    ChannelPlan, GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, NetworkPlan, ObjectPlan, OutputPlan,
-    Role, RuntimePlan,
+    ChannelPlan, Delivery, GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, NetworkPlan, ObjectPlan,
+    OutputPlan, Role, RuntimePlan,
 };
 use trainyard_engine::run::{
     InstanceDirectory, LogLine, Manifests, Outcome, Parts, Report, RunDirectory, Stamped, Stream, Tail,
@@ -97,7 +97,8 @@ impl Case {
             objects.push(ObjectPlan { source, relative: (*relative).to_owned(), size: content.len() as u64 });
         }
         let name = name.to_owned();
-        self.plan.channels.push(ChannelPlan { name, objects, replicated: true, manifest: false });
+        let delivery = Delivery::Files;
+        self.plan.channels.push(ChannelPlan { name, objects, replicated: true, manifest: false, delivery });
         folder
     }
 

@@ -27,6 +27,8 @@ pub(super) struct Settings {
     #[serde(default)]
     pub(super) buckets: BTreeMap<String, PathBuf>,
     #[serde(default)]
+    pub(super) file_systems: BTreeMap<String, PathBuf>,
+    #[serde(default)]
     pub(super) images: BTreeMap<String, String>,
 }
 

@@ -41,7 +41,9 @@ def machine_image(base):
     return MachineImage(base, yards.PYTHON)
 
 
-MODULES_OF_EVERY_RUNTIME = ("test_artifact", "test_channels", "test_config_files", "test_life", "test_logs", "test_modes_pipe")
+MODULES_OF_EVERY_RUNTIME = (
+    "test_artifact", "test_channels", "test_config_files", "test_life", "test_logs", "test_modes_pipe",
+)
 """What is promised here is promised for programs of the machine and of images alike."""
 
 

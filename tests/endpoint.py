@@ -1,5 +1,6 @@
 """A running `trainyard serve` and its clients."""
 
+import json
 import os
 import signal
 import subprocess
@@ -8,17 +9,22 @@ from pathlib import Path
 
 import boto3
 import botocore.config
+import botocore.exceptions
 import botocore.validate
+import pytest
 import yard as yards
+
+ROLE = "arn:aws:iam::000000000000:role/any"
+GROUP = "/aws/sagemaker/TrainingJobs"
 
 
 class Endpoint:
     """A running `trainyard serve` and what its clients need."""
 
-    def __init__(self, yard, *flags):
+    def __init__(self, yard, *flags, port=0):
         self.yard = yard
         self.running = yard._start(
-            ["serve", "--listen", "127.0.0.1:0", "--data-dir", yard.data, *yard.bucket_flags(), *flags], None
+            ["serve", "--listen", f"127.0.0.1:{port}", "--data-dir", yard.data, *yard.bucket_flags(), *flags], None
         )
         line = self.running._unread.get(timeout=yards.DEADLINE)
         assert line is not None, self.running.end()
@@ -37,7 +43,9 @@ class Endpoint:
             "config": botocore.config.Config(retries={"total_max_attempts": 1}, s3={"addressing_style": "path"}),
             **changes,
         }
-        return boto3.client(service, **settings)
+        client = boto3.client(service, **settings)
+        client.meta.events.register("after-call", fits_model)
+        return client
 
     def cli(self, *arguments, expect=0):
         """`aws`, with the variables of `trainyard env` and nothing else."""
@@ -65,11 +73,88 @@ def code(error):
     return error.value.response["Error"]["Code"]
 
 
-def fits_model(client, operation, answer):
-    """An answer that has all members that botocore's model requires, of the right types and within their limits."""
-    shape = client.meta.service_model.operation_model(operation).output_shape
-    answer = {name: value for name, value in answer.items() if name != "ResponseMetadata"}
-    unknown = set(answer) - set(shape.members)
-    assert not unknown, f"{operation} has no {unknown}"
-    report = botocore.validate.ParamValidator().validate(answer, shape)
-    assert not report.has_errors(), report.generate_report()
+def refused(call, **request):
+    with pytest.raises(botocore.exceptions.ClientError) as error:
+        call(**request)
+    return code(error), error.value.response["Error"]["Message"]
+
+
+def fits_model(http_response, parsed, model, **_):
+    """Every answer of every test has all that botocore's model requires, of the right types, and nothing it does not know."""
+    if http_response.status_code >= 300 or model.output_shape is None:
+        return
+    answer = {name: value for name, value in parsed.items() if name != "ResponseMetadata" and value is not None}
+    if model.name == "GetRole":
+        # botocore has read it already.
+        answer["Role"] = {**answer["Role"], "AssumeRolePolicyDocument": "{}"}
+    report = botocore.validate.ParamValidator().validate(answer, model.output_shape)
+    assert not report.has_errors(), f"{model.name}: {report.generate_report()}"
+    if model.service_model.metadata["protocol"] == "json":
+        unknown = list(not_in_model(json.loads(http_response.content or "{}"), model.output_shape, model.name))
+        assert not unknown, unknown
+
+
+def not_in_model(answer, shape, path):
+    """Where an answer has members that botocore would pass over in silence, or words that its model does not have."""
+    if shape.type_name == "structure":
+        for name, value in answer.items():
+            if name in shape.members:
+                yield from not_in_model(value, shape.members[name], f"{path}.{name}")
+            else:
+                yield f"{path}.{name}"
+    elif shape.type_name == "list":
+        for value in answer:
+            yield from not_in_model(value, shape.member, f"{path}[]")
+    elif shape.type_name == "map":
+        for value in answer.values():
+            yield from not_in_model(value, shape.value, f"{path}{{}}")
+    elif shape.type_name == "string" and shape.enum and answer not in shape.enum:
+        yield f"{path} = {answer}"
+
+
+class SageMaker:
+    """A client of the endpoint and the jobs of one test."""
+
+    def __init__(self, yard, endpoint):
+        self.yard = yard
+        self.endpoint = endpoint
+        self.api = endpoint.client("sagemaker")
+        self.logs = endpoint.client("logs")
+
+    def job(self, program, instances=1, channels=(), **members):
+        return self.yard.job(program, instances, channels, RoleArn=ROLE, **members)
+
+    def create(self, *arguments, **members):
+        """Creates a job and returns its name."""
+        self.yard.give_away(data=False)
+        request = self.job(*arguments, **members)
+        self.api.create_training_job(**request)
+        return request["TrainingJobName"]
+
+    def describe(self, name):
+        return self.api.describe_training_job(TrainingJobName=name)
+
+    def wait_for(self, name, *statuses, member="TrainingJobStatus"):
+        def fits():
+            described = self.describe(name)
+            return described if described[member] in statuses else None
+
+        return yards.wait_until(fits, f"{name} to be {' or '.join(statuses)}")
+
+    def ended(self, name):
+        return self.wait_for(name, "Completed", "Failed", "Stopped")
+
+    def lines(self, name, host="algo-1"):
+        streams = self.logs.describe_log_streams(logGroupName=GROUP, logStreamNamePrefix=f"{name}/{host}-")["logStreams"]
+        found = []
+        for stream in streams:
+            token = {}
+            while True:
+                page = self.logs.get_log_events(
+                    logGroupName=GROUP, logStreamName=stream["logStreamName"], startFromHead=True, **token
+                )
+                if not page["events"]:
+                    break
+                found += [event["message"] for event in page["events"]]
+                token = {"nextToken": page["nextForwardToken"]}
+        return found

@@ -13,6 +13,9 @@ MODULES_OF_PROMISES = (
     "test_artifact",
     "test_channels",
     "test_check",
+    "test_cli_amazon",
+    "test_cli_artifact",
+    "test_cli_client",
     "test_config",
     "test_config_files",
     "test_docker",
@@ -31,6 +34,7 @@ MODULES_OF_PROMISES = (
     "test_network",
     "test_resources",
     "test_s3",
+    "test_sdk",
     "test_static",
 )
 """Every test in these checks something that docs/CONTRACT.md promises."""

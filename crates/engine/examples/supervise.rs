@@ -5,7 +5,7 @@ use std::env;
 use std::path::Path;
 use std::process::ExitCode;
 
-use trainyard_engine::instance::supervise;
+use trainyard_engine::instance::{Own, supervise};
 use trainyard_engine::network::job_network;
 use trainyard_engine::run::InstanceDirectory;
 use trainyard_engine::runtime::{Shield, instance_init};
@@ -23,8 +23,9 @@ fn main() -> ExitCode {
 }
 
 fn run(folder: &str, shield: Shield) -> ExitCode {
-    let Ok(own) = env::current_exe() else { return ExitCode::FAILURE };
-    match supervise(&InstanceDirectory::open(Path::new(folder)), &own, shield) {
+    let Ok(program) = env::current_exe() else { return ExitCode::FAILURE };
+    let own = Own { shield, ..Own::default() };
+    match supervise(&InstanceDirectory::open(Path::new(folder)), &program, own) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error:?}");

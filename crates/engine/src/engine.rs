@@ -31,7 +31,7 @@ mod waiting;
 
 pub use drive::TakenOver;
 pub use drive::{Command, Driver, Notice};
-pub use jobs::{CreateError, Described, Jobs, JobsSetup, StopError, TagChange};
+pub use jobs::{AmendError, CreateError, Described, Jobs, JobsSetup, StopError, TagChange};
 pub use waiting::Waiting;
 
 /// How long a full disk is waited for: a minute.

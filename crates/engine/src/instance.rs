@@ -21,10 +21,13 @@ use crate::run::{
 use crate::runtime::jail::start::{StartError, take_back};
 use crate::runtime::jail::take_back::holds_others_files;
 use crate::runtime::{self, Places, Shield};
+use crate::storage::{Buckets, StoreCredentials, Stores};
 
+mod cache;
 mod collect;
 mod elsewhere;
 mod explain;
+mod fetch;
 mod limits;
 mod log;
 mod memory;
@@ -37,6 +40,8 @@ mod stage;
 mod stop;
 mod train;
 mod volume;
+
+pub use cache::{Cache, Kept};
 
 use collect::CollectError;
 use log::Log;
@@ -58,6 +63,15 @@ pub enum SuperviseError {
     Start(#[source] io::Error),
 }
 
+/// What a supervisor has that is in no plan.
+#[derive(Clone, Debug, Default)]
+pub struct Own {
+    /// How the machine is kept from the instance.
+    pub shield: Shield,
+    /// Who the user is to stores: from the environment of this process, and nowhere else.
+    pub credentials: StoreCredentials,
+}
+
 /// Carries out the plan in an instance's folder and reports there what comes of it.
 ///
 /// `self_program` is a program that runs [`runtime::instance_init`] when it is started with the
@@ -66,11 +80,7 @@ pub enum SuperviseError {
 ///
 /// # Errors
 /// Only when reports can't be written; everything else that goes wrong is reported.
-pub fn supervise(
-    directory: &InstanceDirectory,
-    self_program: &Path,
-    shield: Shield,
-) -> Result<(), SuperviseError> {
+pub fn supervise(directory: &InstanceDirectory, self_program: &Path, own: Own) -> Result<(), SuperviseError> {
     // Processes of the instance start elsewhere.
     let absolute = |path: &Path| std::path::absolute(path).map_err(SuperviseError::Start);
     let (directory, self_program) =
@@ -83,7 +93,7 @@ pub fn supervise(
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(SuperviseError::Start)?;
     let (outcome, parts) = runtime
-        .block_on(carry_out(directory, self_program, shield, &mut reports))
+        .block_on(carry_out(directory, self_program, &own, &mut reports))
         .unwrap_or_else(|broken| (Outcome::Broken { explanation: chain(&broken) }, Parts::default()));
     clean_up(directory, &scratch, &mut reports);
     let told = reports.end(outcome, parts).map_err(SuperviseError::Reports);
@@ -116,12 +126,18 @@ struct Scene<'a> {
     run: &'a RunDirectory,
     scratch: &'a Scratch,
     self_program: &'a Path,
-    shield: Shield,
+    own: &'a Own,
     stop: &'a Stop,
     network: Option<Place>,
 }
 
 impl Scene<'_> {
+    /// Where the plan's objects are that are no files of this machine.
+    fn stores(&self) -> Stores {
+        let buckets = Buckets::in_stores(self.plan.storage.stores.clone());
+        Stores::new(buckets, self.own.credentials.clone()).patient()
+    }
+
     /// What the instance's processes enter to be in the network of its job, if it is to be in one.
     fn namespaces(&self) -> Option<&Namespaces> {
         self.network.as_ref().map(|place| &place.namespaces)
@@ -131,14 +147,14 @@ impl Scene<'_> {
 async fn carry_out(
     directory: &InstanceDirectory,
     self_program: &Path,
-    shield: Shield,
+    own: &Own,
     reports: &mut Reports,
 ) -> Result<(Outcome, Parts), Broken> {
     let plan = &directory.plan().map_err(Broken::Plan)?;
     let run = &directory.run().map_err(Broken::Plan)?;
     let stop = &Stop::watch(directory, plan.grace).map_err(Broken::Stop)?;
     let scratch = &Scratch::new(directory.scratch());
-    let mut scene = Scene { plan, run, scratch, self_program, shield, stop, network: None };
+    let mut scene = Scene { plan, run, scratch, self_program, own, stop, network: None };
     let places = match stage::stage(&scene, reports).await {
         Ok(places) => places,
         Err(error) => return Ok((not_staged(&error), Parts::default())),
@@ -242,7 +258,7 @@ async fn train_in(
     log: &mut Log,
     reports: &mut Reports,
 ) -> Result<Trained, Broken> {
-    let recipe = runtime::recipe(scene.plan, scene.run, scene.shield, places);
+    let recipe = runtime::recipe(scene.plan, scene.run, scene.own.shield, places);
     let trained = train::train(scene, &recipe, log, reports).await.map_err(Broken::Watch)?;
     if scene.scratch.written().iter().any(|folder| holds_others_files(folder))
         && let Err(error) = take_back(scene.self_program, scene.scratch.root()).await

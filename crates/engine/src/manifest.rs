@@ -18,12 +18,6 @@ pub enum ManifestError {
     /// It can't be read.
     #[error("can't be read")]
     Read(#[source] io::Error),
-    /// It is larger than what is read.
-    #[error("the manifest has {size} bytes; {LIMIT} are the most that are read")]
-    TooLarge {
-        /// In bytes.
-        size: u64,
-    },
     /// It is no JSON.
     #[error("line {line}, column {column}: {what}")]
     Json {

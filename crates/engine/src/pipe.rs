@@ -18,6 +18,7 @@ use tokio::net::unix::pipe::Sender;
 use tokio::task::JoinSet;
 
 use crate::plan::{ChannelPlan, Delivery, PipePlan};
+use crate::storage::Stores;
 
 mod node;
 mod stream;
@@ -80,7 +81,7 @@ pub(crate) enum PipeError {
 impl Pipes {
     /// Begins to serve the pipes of all channels; `folder` is the folder of the channels, and the first pipe of
     /// each is there.
-    pub(crate) fn serve(channels: &[ChannelPlan], folder: &Path) -> io::Result<Self> {
+    pub(crate) fn serve(channels: &[ChannelPlan], stores: &Stores, folder: &Path) -> io::Result<Self> {
         let mut pipes = Self::default();
         let streamed = channels.iter().filter_map(|channel| match &channel.delivery {
             Delivery::Pipe(plan) => Some((&channel.name, plan)),
@@ -88,7 +89,8 @@ impl Pipes {
         });
         for (name, plan) in streamed {
             let folder = node::open_folder(folder)?;
-            let channel = Channel { folder, name: name.clone(), plan: Arc::new(plan.clone()) };
+            let (name, stores, plan) = (name.clone(), stores.clone(), Arc::new(plan.clone()));
+            let channel = Channel { folder, name, stores, plan };
             pipes.channels.spawn(channel.serve());
         }
         Ok(pipes)
@@ -113,6 +115,7 @@ struct Channel {
     /// The folder that was there before the instance could put something else in its place.
     folder: OwnedFd,
     name: String,
+    stores: Stores,
     plan: Arc<PipePlan>,
 }
 
@@ -132,7 +135,7 @@ impl Channel {
     async fn epoch(&self, epoch: u64, open: &mut Option<Sender>) -> Result<(), PipeError> {
         let name = self.pipe(epoch);
         // What is read ahead waits for the reader.
-        let mut chunks = Chunks::of(Arc::clone(&self.plan), epoch);
+        let mut chunks = Chunks::of(Arc::clone(&self.plan), self.stores.clone(), epoch);
         let sender = open.insert(self.reader(&name).await?);
         let next = self.pipe(epoch + 1);
         make(&self.folder, &next).map_err(|source| PipeError::Make { name: next, source })?;

@@ -3,6 +3,7 @@
 //! A plan is written to the run directory and carried out there by supervisors, perhaps on other
 //! machines and after a restart, so nothing in it may depend on the memory of this process.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::job::Outline;
+use crate::storage::{ObjectSource, StoreAddress};
 
 mod build;
 mod config;
@@ -108,6 +110,27 @@ pub struct InstancePlan {
     pub gpus: GpuPlan,
     /// The deflate level of the artifacts, 0 (stored) to 9.
     pub compression_level: u32,
+    /// What it needs to know of stores.
+    #[serde(default)]
+    pub storage: StoragePlan,
+}
+
+/// Where the objects of stores come from, and where they are kept on the machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoragePlan {
+    /// Where each bucket is that is in a store. Credentials are no part of a plan.
+    pub stores: BTreeMap<String, StoreAddress>,
+    /// Absent if nothing is kept for other jobs.
+    pub cache: Option<CachePlan>,
+}
+
+/// What was fetched and may be used again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CachePlan {
+    /// Shared by all jobs of a machine.
+    pub folder: PathBuf,
+    /// How much is kept, in bytes.
+    pub limit: u64,
 }
 
 /// A host and the address at which the other instances reach it.
@@ -254,8 +277,8 @@ impl ChannelPlan {
 /// One object and the file that it becomes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectPlan {
-    /// The file that holds the object.
-    pub source: PathBuf,
+    /// Where the object is.
+    pub source: ObjectSource,
     /// The path below the channel's folder, checked to stay inside it.
     pub relative: String,
     /// In bytes, as listed.
@@ -294,7 +317,7 @@ impl MergePlan {
     pub fn instance_for(&self, archive: &Path, attempt: u32) -> io::Result<InstancePlan> {
         let size = fs_err::metadata(archive)?.len();
         let relative = archive.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let object = ObjectPlan { source: archive.to_owned(), relative, size };
+        let object = ObjectPlan { source: ObjectSource::File(archive.to_owned()), relative, size };
         let channel = ChannelPlan {
             name: "model".to_owned(),
             objects: vec![object],

@@ -1,12 +1,13 @@
 //! From a request to a plan that can be driven; whatever is wrong is found here, before anything
 //! starts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fs_err as fs;
+use futures_util::future::try_join_all;
 use indexmap::IndexMap;
 use rustix::fs::{Access, access};
 
@@ -18,11 +19,11 @@ use crate::image::UnpackedImage;
 use crate::job::Outline;
 use crate::plan::network::INTERFACE;
 use crate::plan::{
-    FileKind, Gpu, GpuPolicy, Image, ImageError, LimitPolicy, Listing, PlanError, Surroundings,
-    check_listing, manifests, plan, wants_accelerators,
+    CachePlan, FileKind, Gpu, GpuPolicy, Image, ImageError, LimitPolicy, Listing, PlanError, StoragePlan,
+    Surroundings, check_listing, manifests, plan, wants_accelerators,
 };
 use crate::spec::{Capabilities, TrainingJobSpec, Unsupported, Violations, unsupported};
-use crate::storage::{Buckets, StorageError};
+use crate::storage::{Buckets, ObjectSource, StorageError, StoreCredentials, Stores};
 use crate::wire::CreateTrainingJobRequest;
 use trainyard_toolkit::contract::host_name;
 
@@ -46,10 +47,14 @@ pub struct Machine {
     pub base_environment: IndexMap<String, String>,
     /// The region that jobs are told.
     pub region: String,
-    /// Which folder stands for which bucket.
+    /// Which bucket is where.
     pub buckets: Buckets,
     /// Which folder stands for which shared file system, by its identity.
     pub file_systems: BTreeMap<String, PathBuf>,
+    /// Who the user is to stores.
+    pub credentials: StoreCredentials,
+    /// How much of what comes from stores is kept for other jobs, in bytes; 0 for nothing.
+    pub cache_limit: u64,
     /// Image names that stand for other ones.
     pub images: BTreeMap<String, String>,
     /// The data folder.
@@ -99,7 +104,7 @@ pub enum PrepareError {
         /// The channel.
         channel: String,
         /// What is wrong.
-        source: ChannelError,
+        source: Box<ChannelError>,
     },
     /// The objects that are there don't make a job.
     #[error(transparent)]
@@ -110,6 +115,11 @@ pub enum PrepareError {
     /// `S3OutputPath` is no place on this machine.
     #[error("OutputDataConfig.S3OutputPath")]
     Output(#[source] StorageError),
+    /// Artifacts can't be put into stores yet.
+    #[error(
+        "OutputDataConfig.S3OutputPath {0}: the bucket is in a store, to which nothing can be written yet"
+    )]
+    OutputInStore(String),
     /// Nothing can be written to the output.
     #[error("OutputDataConfig.S3OutputPath {uri}: can't write to {path:?}")]
     OutputNotWritable {
@@ -147,7 +157,7 @@ pub async fn prepare(
     capabilities: &Capabilities,
     progress: ImageProgress,
 ) -> Result<Prepared, PrepareError> {
-    plan_checked(check(request, machine, capabilities)?, machine, progress).await
+    plan_checked(check(request, machine, capabilities).await?, machine, progress).await
 }
 
 /// A request in which nothing is wrong that can be known before its image is here.
@@ -190,7 +200,7 @@ impl Checked {
 const PRIORITY_TAG: &str = "trainyard:priority";
 
 /// Checks a request against the API and this machine.
-pub fn check(
+pub async fn check(
     request: CreateTrainingJobRequest,
     machine: &Machine,
     capabilities: &Capabilities,
@@ -202,10 +212,13 @@ pub fn check(
         return Err(PrepareError::Unsupported(refused));
     }
     let of_machine = Image::resolve(machine.image_name(&spec), &machine.program, file_kind)?;
-    let output_folder = machine.buckets.locate(&spec.output.uri).map_err(PrepareError::Output)?.path();
+    let output = machine.buckets.locate(&spec.output.uri).map_err(PrepareError::Output)?;
+    let output_folder =
+        output.path().ok_or_else(|| PrepareError::OutputInStore(spec.output.uri.to_string()))?;
     check_writable(&spec.output.uri.to_string(), &output_folder)?;
+    let stores = Stores::new(machine.buckets.clone(), machine.credentials.clone());
     let listings =
-        spec.channels.iter().map(|channel| listing(channel, machine)).collect::<Result<Vec<_>, _>>()?;
+        try_join_all(spec.channels.iter().map(|channel| listing(channel, machine, &stores))).await?;
     for (channel, listing) in spec.channels.iter().zip(&listings) {
         check_listing(channel, listing)?;
     }
@@ -241,6 +254,7 @@ pub async fn plan_checked(
         account: ACCOUNT.to_owned(),
         network_interface: INTERFACE.to_owned(),
         output_folder,
+        storage: storage_plan(&listings, machine),
         grace: machine.grace,
         listings,
         limits: machine.limits,
@@ -262,6 +276,17 @@ fn file_kind(path: &Path) -> FileKind {
         Ok(_) => FileKind::File,
         Err(_) => FileKind::Missing,
     }
+}
+
+/// What instances need to know of the stores that their objects are in.
+fn storage_plan(listings: &[Listing], machine: &Machine) -> StoragePlan {
+    let sources = listings.iter().flat_map(Listing::sources);
+    let buckets: BTreeSet<_> = sources.filter_map(ObjectSource::bucket).collect();
+    let address = |bucket: &str| Some((bucket.to_owned(), machine.buckets.store(bucket)?.clone()));
+    let stores = buckets.into_iter().filter_map(address).collect();
+    let folder = machine.data.join("cache/objects");
+    let cache = (machine.cache_limit > 0).then_some(CachePlan { folder, limit: machine.cache_limit });
+    StoragePlan { stores, cache }
 }
 
 /// The nearest folder that is there must let us write; nothing is made before the job starts.

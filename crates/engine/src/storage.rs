@@ -1,28 +1,76 @@
-//! Where objects are: buckets are folders of this machine, objects are files in them.
+//! Where objects are: in folders of this machine, where objects are files, and in stores that speak S3.
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use fs_err as fs;
+use serde::{Deserialize, Serialize};
 
 use crate::spec::{ObjectUri, Place};
 
-/// Which folder stands for which bucket.
+mod address;
+mod credentials;
+mod folder;
+mod s3;
+mod stores;
+
+pub use address::{AddressError, StoreAddress};
+pub use credentials::{CredentialsError, StoreCredentials};
+pub use s3::{Refusal, StoreError};
+pub use stores::{Bytes, Chunks, Stores};
+
+/// Which bucket is where.
+///
+/// A bucket with a folder of its own is that folder; one with a store of its own is there; all others are in the
+/// store for all others if there is one, else below the folder for all others. What happens to be there plays no
+/// part, so that a job file always means the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Buckets {
-    named: BTreeMap<String, PathBuf>,
-    others: PathBuf,
+    folders: BTreeMap<String, PathBuf>,
+    stores: BTreeMap<String, StoreAddress>,
+    others: Others,
 }
 
-/// A URI on this machine: a folder that stands for the bucket, and the key or prefix in it.
+/// Where the buckets are that have no place of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Location {
-    /// The bucket's folder; `/` for a `file://` URI.
-    pub root: PathBuf,
-    /// Without a leading slash; may end in one.
-    pub key: String,
+enum Others {
+    Below(PathBuf),
+    In(StoreAddress),
+}
+
+/// A URI, resolved: where its bucket is, and the key or prefix in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// In a folder of this machine.
+    Folder {
+        /// The bucket's folder; `/` for a `file://` URI.
+        root: PathBuf,
+        /// Without a leading slash; may end in one.
+        key: String,
+    },
+    /// In a store.
+    Store {
+        /// The bucket.
+        bucket: String,
+        /// May end in a slash.
+        key: String,
+    },
+}
+
+/// Where one object is, as a plain value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ObjectSource {
+    /// A file of this machine.
+    File(PathBuf),
+    /// An object of a store; where that is, the plan says once for each bucket.
+    Store {
+        /// The bucket.
+        bucket: String,
+        /// The key.
+        key: String,
+        /// With its quotes, as listed: the content that is meant.
+        etag: String,
+    },
 }
 
 /// One object.
@@ -30,19 +78,19 @@ pub struct Location {
 pub struct Object {
     /// Its key in the bucket.
     pub key: String,
-    /// The file that holds it.
-    pub path: PathBuf,
+    /// Where it is.
+    pub source: ObjectSource,
     /// In bytes.
     pub size: u64,
 }
 
-/// Objects that can't be listed.
+/// Objects that can't be listed or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
     /// A folder or file can't be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// A key would leave its bucket.
+    /// A key would leave its bucket, or has no path.
     #[error("{uri}: a key may not hold the path segment {segment:?}")]
     Segment {
         /// The URI.
@@ -76,120 +124,196 @@ pub enum StorageError {
         /// The link.
         path: PathBuf,
     },
+    /// The store refuses, or can't be reached.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// An object with content and the name of a folder.
+    #[error(
+        "{uri}: the key ends in a slash, but the object has {size} bytes: it can be neither a file nor a folder"
+    )]
+    Marker {
+        /// Its URI.
+        uri: String,
+        /// In bytes.
+        size: u64,
+    },
+    /// A key that is no text.
+    #[error("bucket {bucket}: the key {key} (escaped) is not UTF-8, so it can't be the name of a file")]
+    KeyNotUtf8 {
+        /// The bucket.
+        bucket: String,
+        /// With escapes.
+        key: String,
+    },
+    /// Nothing is known of the bucket's store.
+    #[error("bucket {bucket}: the plan does not say where it is")]
+    UnknownBucket {
+        /// The bucket.
+        bucket: String,
+    },
+    /// An object that is read at once is too large for that.
+    #[error("{object} has {size} bytes; {limit} are the most that can be read here")]
+    TooLarge {
+        /// Its URI or path.
+        object: String,
+        /// In bytes.
+        size: u64,
+        /// In bytes.
+        limit: u64,
+    },
 }
 
 impl Buckets {
     /// Buckets that are not named lie below `others`.
     pub fn new(named: BTreeMap<String, PathBuf>, others: PathBuf) -> Self {
-        Self { named, others }
+        Self { folders: named, stores: BTreeMap::new(), others: Others::Below(others) }
     }
 
-    /// Where a URI points to on this machine.
+    /// The same with stores for some buckets, and perhaps one for all that are not named.
+    #[must_use]
+    pub fn with_stores(self, stores: BTreeMap<String, StoreAddress>, others: Option<StoreAddress>) -> Self {
+        Self { stores, others: others.map_or(self.others, Others::In), ..self }
+    }
+
+    /// Only buckets in stores, as an instance's plan has them.
+    pub fn in_stores(stores: BTreeMap<String, StoreAddress>) -> Self {
+        Self::new(BTreeMap::new(), PathBuf::from("/nonexistent")).with_stores(stores, None)
+    }
+
+    /// The store of a bucket, if it is in one.
+    pub fn store(&self, bucket: &str) -> Option<&StoreAddress> {
+        match (self.folders.get(bucket), self.stores.get(bucket), &self.others) {
+            (Some(_), _, _) => None,
+            (None, Some(store), _) | (None, None, Others::In(store)) => Some(store),
+            (None, None, Others::Below(_)) => None,
+        }
+    }
+
+    /// Where a URI points to.
     ///
     /// # Errors
     ///
     /// A key with an empty, `.` or `..` segment, which a folder can't hold.
     pub fn locate(&self, uri: &ObjectUri) -> Result<Location, StorageError> {
         let location = match uri.place() {
+            Place::Bucket { bucket, key } if self.store(bucket).is_some() => {
+                Location::Store { bucket: bucket.clone(), key: key.clone() }
+            }
             Place::Bucket { bucket, key } => {
-                let root = self.named.get(bucket).cloned().unwrap_or_else(|| self.others.join(bucket));
-                Location { root, key: key.clone() }
+                let root = match (self.folders.get(bucket), &self.others) {
+                    (Some(folder), _) => folder.clone(),
+                    (None, Others::Below(folder)) => folder.join(bucket),
+                    (None, Others::In(_)) => {
+                        return Err(StorageError::UnknownBucket { bucket: bucket.clone() });
+                    }
+                };
+                Location::Folder { root, key: key.clone() }
             }
             Place::File(path) => {
                 let key = path.to_string_lossy().trim_start_matches('/').to_owned();
-                Location { root: PathBuf::from("/"), key }
+                Location::Folder { root: PathBuf::from("/"), key }
             }
         };
-        if location.key.is_empty() {
-            return Ok(location);
+        check_segments(location.key(), &uri.to_string())?;
+        Ok(location)
+    }
+}
+
+/// Whether each part of a key can be the name of a file or folder; the last may be empty.
+fn check_segments(key: &str, uri: &str) -> Result<(), StorageError> {
+    let folders = key.strip_suffix('/').unwrap_or(key);
+    match folders.split('/').find(|segment| matches!(*segment, "" | "." | "..")) {
+        Some(segment) if !key.is_empty() => {
+            Err(StorageError::Segment { uri: uri.to_owned(), segment: segment.to_owned() })
         }
-        let folders = location.key.strip_suffix('/').unwrap_or(&location.key);
-        match folders.split('/').find(|segment| matches!(*segment, "" | "." | "..")) {
-            Some(segment) => Err(StorageError::Segment { uri: uri.to_string(), segment: segment.to_owned() }),
-            None => Ok(location),
-        }
+        _ => Ok(()),
     }
 }
 
 impl Location {
-    /// The file or folder of the key.
-    pub fn path(&self) -> PathBuf {
-        self.root.join(&self.key)
+    /// The key or prefix.
+    pub fn key(&self) -> &str {
+        match self {
+            Self::Folder { key, .. } | Self::Store { key, .. } => key,
+        }
+    }
+
+    /// The file or folder of the key; none in a store.
+    pub fn path(&self) -> Option<PathBuf> {
+        match self {
+            Self::Folder { root, key } => Some(root.join(key)),
+            Self::Store { .. } => None,
+        }
     }
 
     /// Every object whose key starts with this one, in order of the keys' bytes.
     ///
-    /// As in S3 this is a comparison of text, not of folders: `data/train` finds `data/train-2.csv` and
-    /// `data/train/a.csv`. Links are followed. A folder that is not there holds no objects.
-    pub fn list(&self) -> Result<Vec<Object>, StorageError> {
-        let (folder, stem) = self.key.rsplit_once('/').unwrap_or(("", &self.key));
-        let start = Folder { path: self.root.join(folder), key: prefixed(folder, ""), parents: Vec::new() };
-        let mut objects = Vec::new();
-        match fs::metadata(&start.path) {
-            Ok(found) if found.is_dir() => start.list(stem, &mut objects)?,
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error.into()),
-        }
-        objects.sort_by(|a, b| a.key.as_bytes().cmp(b.key.as_bytes()));
-        Ok(objects)
-    }
-}
-
-/// A key below a folder's key.
-fn prefixed(folder: &str, name: &str) -> String {
-    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
-}
-
-/// A folder while it is listed.
-struct Folder {
-    path: PathBuf,
-    /// What the keys in it start with: empty or ending in a slash.
-    key: String,
-    /// Device and inode of the folders above.
-    parents: Vec<(u64, u64)>,
-}
-
-impl Folder {
-    fn list(&self, stem: &str, objects: &mut Vec<Object>) -> Result<(), StorageError> {
-        for entry in fs::read_dir(&self.path)? {
-            let entry = entry?;
-            let Ok(name) = entry.file_name().into_string() else {
-                return Err(StorageError::NotUtf8 { path: entry.path() });
-            };
-            if name.starts_with(stem) {
-                self.take(&entry.path(), &format!("{}{name}", self.key), objects)?;
+    /// This is a comparison of text, not of folders: `data/train` finds `data/train-2.csv` and `data/train/a.csv`.
+    /// Folder markers (empty objects whose key ends in a slash) are left out.
+    ///
+    /// # Errors
+    ///
+    /// The folder or store can't be listed, or holds a key that can't be the path of a file.
+    pub async fn list(&self, stores: &Stores) -> Result<Vec<Object>, StorageError> {
+        match self {
+            Self::Folder { root, key } => {
+                let (root, key) = (root.clone(), key.clone());
+                tokio::task::spawn_blocking(move || folder::list(&root, &key))
+                    .await
+                    .map_err(io::Error::other)?
             }
+            Self::Store { bucket, key } => stores.list(bucket, key).await,
         }
-        Ok(())
     }
 
-    fn take(&self, path: &Path, key: &str, objects: &mut Vec<Object>) -> Result<(), StorageError> {
-        let found = match fs::metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(not_there(path, error)),
-            found => found?,
-        };
-        if found.is_file() {
-            objects.push(Object { key: key.to_owned(), path: path.to_owned(), size: found.len() });
-            return Ok(());
+    /// The one object of this key; none if there is none.
+    ///
+    /// # Errors
+    ///
+    /// It can't be looked at.
+    pub async fn object(&self, stores: &Stores) -> Result<Option<Object>, StorageError> {
+        match self {
+            Self::Folder { root, key } => folder::object(root, key),
+            Self::Store { bucket, key } => stores.head(bucket, key).await,
         }
-        if !found.is_dir() {
-            return Err(StorageError::Special { path: path.to_owned() });
-        }
-        let identity = (found.dev(), found.ino());
-        if self.parents.contains(&identity) {
-            return Err(StorageError::Loop { path: path.to_owned() });
-        }
-        let parents = self.parents.iter().copied().chain([identity]).collect();
-        Self { path: path.to_owned(), key: format!("{key}/"), parents }.list("", objects)
     }
 }
 
-/// A link is there though what it leads to is not; anything else has been removed just now.
-fn not_there(path: &Path, error: io::Error) -> StorageError {
-    match fs::read_link(path) {
-        Ok(target) => StorageError::Dangling { path: path.to_owned(), target },
-        Err(_) => error.into(),
+impl ObjectSource {
+    /// What people call it.
+    pub fn name(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Store { bucket, key, .. } => format!("s3://{bucket}/{key}"),
+        }
+    }
+
+    /// Its bucket, if it is in a store.
+    pub fn bucket(&self) -> Option<&str> {
+        match self {
+            Self::File(_) => None,
+            Self::Store { bucket, .. } => Some(bucket),
+        }
+    }
+
+    /// Its file, if it is one of this machine.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Store { .. } => None,
+        }
+    }
+}
+
+/// How many bytes the file system of a path has; none if it does not tell.
+pub fn file_system_size(path: &Path) -> Option<u64> {
+    let system = rustix::fs::statvfs(path).ok()?;
+    Some(system.f_blocks.saturating_mul(system.f_frsize))
+}
+
+impl From<PathBuf> for ObjectSource {
+    fn from(path: PathBuf) -> Self {
+        Self::File(path)
     }
 }
 
@@ -197,72 +321,41 @@ fn not_there(path: &Path, error: io::Error) -> StorageError {
 mod tests {
     use super::*;
 
-    fn bucket(files: &[&str]) -> tempfile::TempDir {
-        let folder = tempfile::tempdir().unwrap();
-        for file in files {
-            let path = folder.path().join(file);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, file).unwrap();
-        }
-        folder
-    }
-
-    fn keys(folder: &tempfile::TempDir, key: &str) -> Vec<String> {
-        let location = Location { root: folder.path().to_owned(), key: key.to_owned() };
-        location.list().unwrap().into_iter().map(|object| object.key).collect()
-    }
-
-    #[test]
-    fn a_prefix_is_text_and_not_a_folder() {
-        let folder = bucket(&["data/train-2.csv", "data/train/a.csv", "data/test.csv", "train"]);
-        assert_eq!(keys(&folder, "data/train"), ["data/train-2.csv", "data/train/a.csv"]);
-        assert_eq!(keys(&folder, "data/train/"), ["data/train/a.csv"]);
-        assert_eq!(keys(&folder, "data/test.csv"), ["data/test.csv"]);
-        assert_eq!(keys(&folder, "").len(), 4);
-        assert_eq!(keys(&folder, "nothing/here"), [""; 0]);
-        assert_eq!(keys(&folder, "data/test.csv/"), [""; 0]);
-    }
-
-    #[test]
-    fn keys_are_in_order_of_their_bytes_over_all_folders() {
-        let folder = bucket(&["_1", "_10", "_2", "a/b", "a.b", "a0"]);
-        assert_eq!(keys(&folder, ""), ["_1", "_10", "_2", "a.b", "a/b", "a0"]);
-    }
-
-    #[test]
-    fn a_link_that_leads_back_is_named_instead_of_followed_for_ever() {
-        let folder = bucket(&["a/b"]);
-        std::os::unix::fs::symlink("..", folder.path().join("a/up")).unwrap();
-        let location = Location { root: folder.path().to_owned(), key: "a/".into() };
-        let error = location.list().unwrap_err();
-        assert!(error.to_string().contains("up"), "{error}");
-    }
-
-    #[test]
-    fn a_link_that_leads_nowhere_is_named_with_what_it_says() {
-        let folder = bucket(&["a/b"]);
-        std::os::unix::fs::symlink("gone", folder.path().join("a/link")).unwrap();
-        let location = Location { root: folder.path().to_owned(), key: "a/".into() };
-        let error = location.list().unwrap_err().to_string();
-        assert!(error.contains("a/link") && error.contains("gone"), "{error}");
-    }
-
     #[test]
     fn a_key_never_leaves_its_bucket() {
-        let buckets = Buckets::new(BTreeMap::new(), "/data/s3".into());
-        for uri in ["s3://b/../x", "s3://b/a/./x", "s3://b/a//x", "s3://b//", "file:///a/../b"] {
-            let uri = ObjectUri::parse(uri).unwrap();
-            assert!(matches!(buckets.locate(&uri), Err(StorageError::Segment { .. })), "{uri}");
+        let folders = Buckets::new(BTreeMap::new(), "/data/s3".into());
+        let store = folders.clone().with_stores(BTreeMap::new(), Some(StoreAddress::default()));
+        for buckets in [folders, store] {
+            for uri in ["s3://b/../x", "s3://b/a/./x", "s3://b/a//x", "s3://b//", "file:///a/../b"] {
+                let uri = ObjectUri::parse(uri).unwrap();
+                assert!(matches!(buckets.locate(&uri), Err(StorageError::Segment { .. })), "{uri}");
+            }
         }
     }
 
     #[test]
-    fn a_bucket_is_its_own_folder_or_one_below_the_common_one() {
+    fn a_bucket_is_its_own_folder_or_its_own_store_or_where_all_others_are() {
         let named = BTreeMap::from([("mine".to_owned(), PathBuf::from("/home/me/files"))]);
-        let buckets = Buckets::new(named, "/data/s3".into());
-        let path = |uri: &str| buckets.locate(&ObjectUri::parse(uri).unwrap()).unwrap().path();
-        assert_eq!(path("s3://mine/a/b"), Path::new("/home/me/files/a/b"));
-        assert_eq!(path("s3://other"), Path::new("/data/s3/other/"));
-        assert_eq!(path("file:///srv/x/"), Path::new("/srv/x/"));
+        let own = StoreAddress { region: Some("eu-west-1".into()), ..StoreAddress::default() };
+        let stores = BTreeMap::from([("far".to_owned(), own.clone()), ("mine".to_owned(), own.clone())]);
+        let others =
+            StoreAddress { endpoint: Some("http://127.0.0.1:9000".into()), ..StoreAddress::default() };
+        let below = Buckets::new(named, "/data/s3".into()).with_stores(stores.clone(), None);
+        let in_store = below.clone().with_stores(stores, Some(others.clone()));
+        let locate = |buckets: &Buckets, uri: &str| buckets.locate(&ObjectUri::parse(uri).unwrap()).unwrap();
+        let path = |uri: &str| locate(&below, uri).path();
+        assert_eq!(path("s3://mine/a/b"), Some("/home/me/files/a/b".into()));
+        assert_eq!(path("s3://other"), Some("/data/s3/other/".into()));
+        assert_eq!(path("file:///srv/x/"), Some("/srv/x/".into()));
+        assert_eq!(path("s3://far/x"), None);
+        assert_eq!(below.store("far"), Some(&own));
+        assert_eq!(in_store.store("far"), Some(&own));
+        assert_eq!(in_store.store("other"), Some(&others));
+        assert_eq!(in_store.store("mine"), None);
+        assert_eq!(locate(&in_store, "s3://mine/a").path(), Some("/home/me/files/a".into()));
+        assert_eq!(
+            locate(&in_store, "s3://other/a"),
+            Location::Store { bucket: "other".into(), key: "a".into() }
+        );
     }
 }

@@ -202,6 +202,12 @@ impl Store {
         Ok(Some(StoredJob { name, request, created: timestamp(created), outline, events, placements }))
     }
 
+    /// Puts another request in the place of the one that was submitted.
+    pub fn replace_request(&mut self, name: &str, request: &str) -> Result<(), StoreError> {
+        self.connection.execute("UPDATE jobs SET request = ?2 WHERE name = ?1", params![name, request])?;
+        Ok(())
+    }
+
     /// Names of the jobs that have not ended, the oldest first.
     pub fn unfinished(&self) -> Result<Vec<String>, StoreError> {
         let mut statement =

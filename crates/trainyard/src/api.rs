@@ -24,7 +24,6 @@ mod host;
 mod logs;
 mod sagemaker;
 mod service;
-mod signature;
 mod sts;
 mod tls;
 

@@ -8,23 +8,31 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::exit::Exit;
 
+mod artifact;
 mod check;
 mod completions;
 mod config;
+mod describe;
 mod doctor;
 mod environment;
 mod image;
 pub(crate) mod instance;
 mod keys;
+mod list;
+mod logs;
 mod merge;
 mod pairs;
 mod plan;
 mod probe;
+mod remote;
 mod run;
 mod serve;
 mod show_pairs;
+mod stop;
 mod stopping;
+mod submit;
 mod train;
+mod wait;
 
 /// Run SageMaker training jobs on machines you own.
 #[derive(Debug, Parser)]
@@ -38,6 +46,8 @@ const EXAMPLES: &str = "Examples:
   trainyard run job.json
   trainyard run job.json --bucket my-bucket=./data --image my/image=host:./bin
   trainyard plan job.json --rows 1000000
+  trainyard serve & trainyard submit job.json --follow
+  trainyard list --status failed
   trainyard merge model.tar.gz -o result.parquet
   trainyard pairs embeddings.npy -k 10 -o neighbours.parquet
   trainyard check team/fit:1
@@ -48,6 +58,14 @@ Exit codes: 0 completed, 1 error, 2 bad command line or job file, 10 job failed,
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Run),
+    Submit(submit::Submit),
+    List(list::List),
+    Describe(describe::Describe),
+    Logs(logs::Logs),
+    Wait(wait::Wait),
+    Stop(stop::Stop),
+    Delete(stop::Delete),
+    Artifact(artifact::Artifact),
     Plan(plan::Plan),
     Merge(merge::Merge),
     Pairs(Box<pairs::Pairs>),
@@ -77,6 +95,14 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
     }
     match Cli::parse().command {
         Command::Run(command) => command.run(),
+        Command::Submit(command) => command.run(),
+        Command::List(command) => command.run(),
+        Command::Describe(command) => command.run(),
+        Command::Logs(command) => command.run(),
+        Command::Wait(command) => command.run(),
+        Command::Stop(command) => command.run(),
+        Command::Delete(command) => command.run(),
+        Command::Artifact(command) => command.run(),
         Command::Plan(command) => command.run(),
         Command::Merge(command) => command.run(),
         Command::Pairs(command) => command.run(),

@@ -14,10 +14,12 @@ mod file;
 mod flags;
 mod resources;
 mod runtime;
+mod storage;
 
 pub(crate) use flags::Flags;
 pub(crate) use resources::Resources;
 pub(crate) use runtime::Runtime;
+pub(crate) use storage::Storage;
 
 use crate::exit::Refused;
 use crate::job_file::absolute_image;
@@ -33,6 +35,8 @@ pub(crate) struct Config {
     pub(crate) places: Places,
     /// What instances may take of this machine.
     pub(crate) resources: Resources,
+    /// Buckets that are in stores, and what is kept of their objects.
+    pub(crate) storage: Storage,
 }
 
 /// Where names of job files lead to on this machine.
@@ -108,6 +112,7 @@ impl Config {
             data_dir: data_dir(flags, surroundings, &file)?,
             places: Places::merge(flags, surroundings, &file),
             resources: Resources::merge(flags, surroundings, &file)?,
+            storage: Storage::merge(&file)?,
         })
     }
 }

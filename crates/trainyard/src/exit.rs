@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use trainyard_engine::job::{Job, SecondaryStatus, Status};
+use trainyard_engine::job::Job;
 
 /// What the program ends with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,14 +30,18 @@ impl From<Exit> for ExitCode {
 impl Exit {
     /// How a job's end is told.
     pub(crate) fn of_job(job: &Job) -> Self {
-        match (job.status, job.secondary_status()) {
-            (Status::Completed, _) => Self::Completed,
-            (Status::Stopped, SecondaryStatus::MaxRuntimeExceeded | SecondaryStatus::MaxWaitTimeExceeded) => {
-                Self::TimedOut
-            }
-            (Status::Stopped, _) => Self::Stopped,
-            (Status::Failed, _) => Self::Failed,
-            (Status::InProgress | Status::Stopping, _) => Self::Error,
+        Self::of_status(&job.status.to_string(), &job.secondary_status().to_string())
+    }
+
+    /// The same by the API's `TrainingJobStatus` and `SecondaryStatus`.
+    pub(crate) fn of_status(status: &str, secondary: &str) -> Self {
+        match (status, secondary) {
+            ("Completed", _) => Self::Completed,
+            ("Stopped", "MaxRuntimeExceeded" | "MaxWaitTimeExceeded") => Self::TimedOut,
+            ("Stopped", _) => Self::Stopped,
+            ("Failed", _) => Self::Failed,
+            // It has not ended.
+            _ => Self::Error,
         }
     }
 }

@@ -8,7 +8,7 @@ use anyhow::Context;
 use indexmap::IndexMap;
 use trainyard_engine::docker::Sockets;
 use trainyard_engine::prepare::{ImageSource, Machine};
-use trainyard_engine::storage::Buckets;
+use trainyard_engine::storage::{Buckets, StoreCredentials};
 
 use crate::config::Config;
 
@@ -27,8 +27,11 @@ pub(crate) fn machine(config: &Config, grace: Option<Duration>) -> anyhow::Resul
         program: env::current_exe().context("finding this program's own file")?,
         base_environment: base_environment(),
         region: region(),
-        buckets: Buckets::new(buckets.collect(), data.join("s3")),
+        buckets: Buckets::new(buckets.collect(), data.join("s3"))
+            .with_stores(config.storage.buckets.clone(), config.storage.others.clone()),
         file_systems: file_systems.map(|(id, folder)| (id.clone(), folder.value.clone())).collect(),
+        credentials: store_credentials(),
+        cache_limit: config.storage.cache_limit(data),
         images: images.map(|(name, source)| (name.clone(), source.value.clone())).collect(),
         data: data.clone(),
         runtime: config.runtime.value.into(),
@@ -38,6 +41,14 @@ pub(crate) fn machine(config: &Config, grace: Option<Duration>) -> anyhow::Resul
         limits: config.resources.limits.value.into(),
         gpus: config.resources.gpus.value.into(),
     })
+}
+
+/// What the environment of this process says about credentials of stores.
+pub(crate) fn store_credentials() -> StoreCredentials {
+    let variables = env::vars_os();
+    let variables =
+        variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    StoreCredentials::new(variables, env::home_dir())
 }
 
 /// The region that jobs and clients are told.

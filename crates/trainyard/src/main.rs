@@ -6,12 +6,16 @@ use anyhow::Context;
 
 mod api;
 mod cli;
+mod client;
 mod config;
 mod exit;
+mod for_amazon;
 mod job_file;
 mod keys;
 mod machine;
 mod show;
+mod signature;
+mod unpack;
 
 fn main() -> ExitCode {
     // Before anything may start a thread: namespaces are for programs with one.
@@ -21,7 +25,7 @@ fn main() -> ExitCode {
     match set_up().and_then(|()| cli::run()) {
         Ok(exit) => exit.into(),
         Err(error) => {
-            eprintln!("error: {}", exit::one_line(&error));
+            show::remark(&format!("error: {}", exit::one_line(&error)));
             exit::of(&error).into()
         }
     }

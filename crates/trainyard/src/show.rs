@@ -5,16 +5,27 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use trainyard_engine::engine::Notice;
-use trainyard_engine::job::{Job, Status};
+use trainyard_engine::job::Job;
 use trainyard_engine::run::{LogLine, Outcome, Report, Stamped, Tail};
 
 use crate::exit::Exit;
 
+mod end;
 pub(crate) mod fetching;
+mod hosts;
 mod json;
 mod live;
+mod screen;
+mod speed;
+mod time;
+
+pub(crate) use end::{Changes, End};
+pub(crate) use hosts::HostNames;
+pub(crate) use screen::screen;
+pub(crate) use time::{moment, now, span};
 
 use live::Live;
+use speed::Speed;
 
 /// How a job is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +53,7 @@ impl Form {
 pub(crate) struct Display {
     form: Form,
     live: Option<Live>,
-    /// Status and message that were shown last.
-    shown: Option<(Status, String, String)>,
+    changes: Changes,
     warnings: usize,
     /// Each host's log, read as far as it has been shown.
     logs: BTreeMap<String, Tail>,
@@ -54,7 +64,7 @@ pub(crate) struct Display {
 impl Display {
     pub(crate) fn new(form: Form, job: &Job) -> Self {
         let live = (form == Form::Live).then(|| Live::new(job));
-        Self { form, live, shown: None, warnings: 0, logs: BTreeMap::new(), failed: None }
+        Self { form, live, changes: Changes::default(), warnings: 0, logs: BTreeMap::new(), failed: None }
     }
 
     /// Shows what is new. A job goes on when it can't be shown; [`Display::finish`] tells why.
@@ -72,11 +82,11 @@ impl Display {
 
     /// Says something beside the job.
     pub(crate) fn remark(&self, text: &str) {
-        // Whoever can't see it has asked for it all the same.
-        let _ = match &self.live {
-            Some(live) => live.print(text),
-            None => writeln!(io::stderr(), "{text}"),
-        };
+        match &self.live {
+            // Whoever can't see it has asked for it all the same.
+            Some(live) => drop(live.print(text)),
+            None => remark(text),
+        }
     }
 
     /// Shows the end and what there is to find.
@@ -94,7 +104,7 @@ impl Display {
         }
         match self.form {
             Form::Json => out(&json::ended(job, folder, exit)),
-            Form::Lines | Form::Live => out(&ending(job, folder)),
+            Form::Lines | Form::Live => out(&End::of_job(job, folder).text()),
         }
     }
 
@@ -107,16 +117,13 @@ impl Display {
         }
         self.warnings = job.warnings.len();
         let Some(last) = job.transitions.last() else { return Ok(()) };
-        let now = (job.status, last.status.to_string(), last.message.clone());
-        if self.shown.as_ref() == Some(&now) {
+        let (status, secondary) = (job.status.to_string(), last.status.to_string());
+        let Some(line) = self.changes.line(&job.name, &status, &secondary, &last.message) else {
             return Ok(());
-        }
-        self.shown = Some(now);
+        };
         match self.form {
             Form::Json => out(&json::transition(job, last)),
-            Form::Lines | Form::Live => {
-                self.print(&format!("{}: {} - {}", job.name, last.status, last.message))
-            }
+            Form::Lines | Form::Live => self.print(&line),
         }
     }
 
@@ -164,12 +171,20 @@ impl Display {
     }
 }
 
-/// Writes one line to standard output; a reader that has gone away is no error.
+/// Writes one line to standard output, safely if that is a terminal; a reader that has gone away is no error.
 pub(crate) fn out(text: &str) -> io::Result<()> {
-    match writeln!(io::stdout().lock(), "{text}") {
+    let shown = if io::stdout().is_terminal() { screen(text) } else { text.into() };
+    match writeln!(io::stdout().lock(), "{shown}") {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result,
     }
+}
+
+/// Says something beside the results.
+pub(crate) fn remark(text: &str) {
+    let shown = if io::stderr().is_terminal() { screen(text) } else { text.into() };
+    // Whoever can't see it has asked for it all the same.
+    let _ = writeln!(io::stderr(), "{shown}");
 }
 
 /// What is worth a plain line: where an instance's phase changes, not each step in it.
@@ -194,27 +209,5 @@ fn outcome_text(outcome: &Outcome) -> String {
         Outcome::StagingFailed { explanation }
         | Outcome::CollectingFailed { explanation }
         | Outcome::Broken { explanation } => ["failed: ", explanation].concat(),
-    }
-}
-
-/// The last lines for a person: how it ended, why, and where the results are.
-fn ending(job: &Job, folder: &Path) -> String {
-    let seconds = job.ended.map_or(0, |ended| ended.0.saturating_sub(job.created.0)) as f64 / 1000.0;
-    let mut lines = vec![format!("{}: {} after {seconds:.1} s", job.name, job.status)];
-    lines.extend(job.failure_reason.as_ref().map(|reason| ["reason: ", reason].concat()));
-    let published = job.published.as_ref();
-    let model = published.and_then(|published| published.model.as_ref());
-    let output = published.and_then(|published| published.output.as_ref());
-    for (name, uri) in [("model", model), ("output", output), ("merged", job.merged.as_ref())] {
-        lines.extend(uri.map(|uri| format!("{name}: {}", place(uri, folder))));
-    }
-    lines.join("\n")
-}
-
-/// A URI and, unless it says so itself, the file that it stands for.
-fn place(uri: &str, folder: &Path) -> String {
-    match uri.strip_prefix("file://") {
-        Some(path) => path.to_owned(),
-        None => format!("{uri} ({})", folder.join(uri.rsplit('/').next().unwrap_or(uri)).display()),
     }
 }

@@ -19,8 +19,8 @@ const NAME: &str = "trainyard";
 /// Lets an instance start the probe in place of its command. The probe comes as a channel of which the
 /// configuration files say nothing.
 pub(super) fn put_below_probe(plan: &mut InstancePlan, probe: &Path, order: &Order) -> io::Result<()> {
-    let object =
-        ObjectPlan { source: probe.to_owned(), relative: NAME.to_owned(), size: fs::metadata(probe)?.len() };
+    let source = probe.to_owned().into();
+    let object = ObjectPlan { source, relative: NAME.to_owned(), size: fs::metadata(probe)?.len() };
     plan.channels.push(ChannelPlan {
         name: CHANNEL.to_owned(),
         objects: vec![object],

@@ -94,6 +94,10 @@ pub struct ArchiveEntry<'a, R: Read> {
     pub path: Vec<u8>,
     /// Bytes of content.
     pub size: u64,
+    /// When it was last changed, in seconds since 1970; none if the archive does not say it.
+    pub modified: Option<u64>,
+    /// Who may do what with it: the nine lowest bits of its mode.
+    pub mode: u32,
     /// What it is.
     pub kind: EntryKind,
     archive: &'a mut ArchiveReader<R>,
@@ -125,7 +129,8 @@ impl<R: Read> ArchiveReader<R> {
             };
             if let Some((path, size, kind)) = self.open_entry(&block, &extension)? {
                 let host = extension.comment.as_deref().and_then(host_of_comment);
-                return Ok(Some(ArchiveEntry { host, path, size, kind, archive: self }));
+                let (modified, mode) = (field::modified(&block), field::mode(&block));
+                return Ok(Some(ArchiveEntry { host, path, size, modified, mode, kind, archive: self }));
             }
         }
         Ok(None)

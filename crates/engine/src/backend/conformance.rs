@@ -14,6 +14,7 @@ use indexmap::IndexMap;
 use super::{Backend, Launch, Placement, Presence, Stop};
 use crate::plan::{
     GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, NetworkPlan, OutputPlan, Role, RuntimePlan,
+    StoragePlan,
 };
 use crate::run::{Exit, Manifests, Outcome, Report, RunDirectory, Stamped, Watch};
 
@@ -214,5 +215,6 @@ fn instance(rank: usize, word: &str) -> InstancePlan {
         limits: Limits::of_pids(None),
         gpus: GpuPlan::default(),
         compression_level: 6,
+        storage: StoragePlan::default(),
     }
 }

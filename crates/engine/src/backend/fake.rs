@@ -157,7 +157,7 @@ async fn carry_out(
 ) -> io::Result<()> {
     let mut reports = Appender::open(&directory.reports())?;
     let mut report = |report| reports.append(&Stamped { at: Timestamp::now(), report });
-    report(Report::Staging { objects: 0, bytes: 0 })?;
+    report(Report::Staging { objects: 0, bytes: 0, of_objects: 0, of_bytes: 0, millis: 0 })?;
     report(Report::Training)?;
     let outcome = match word {
         "true" => Outcome::Completed,

@@ -98,6 +98,11 @@ impl Backend for LocalBackend {
             record_io: true,
             shuffle: true,
             instance_groups: true,
+            metrics_time_series: true,
+            profiler: true,
+            experiment: true,
+            infra_check: true,
+            session_chaining: true,
             ..Capabilities::none()
         }
     }

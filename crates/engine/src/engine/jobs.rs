@@ -11,7 +11,7 @@ use super::{Command, Driver, Engine, EngineError, Notice, Waiting};
 use crate::explain::chain;
 use crate::job::{Event, Job, Outline, Status};
 use crate::prepare::{Checked, ImageProgress, Machine, PrepareError, check, plan_checked};
-use crate::spec::Capabilities;
+use crate::spec::{Capabilities, TrainingJobSpec, Violations};
 use crate::store::{JobQuery, Listed, StoreError};
 use crate::wire::CreateTrainingJobRequest;
 
@@ -79,6 +79,17 @@ pub enum StopError {
     Engine(#[from] EngineError),
 }
 
+/// Why a job's request can't be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum AmendError {
+    /// There is no such job, or it has ended.
+    #[error(transparent)]
+    Job(#[from] StopError),
+    /// The changed request would be wrong.
+    #[error(transparent)]
+    Violations(#[from] Violations),
+}
+
 /// A job as it was submitted and as it is.
 #[derive(Debug)]
 pub struct Described {
@@ -118,7 +129,7 @@ impl Jobs {
         }
         for job in waiting {
             if let Some(described) = jobs.described(&job.job().name)? {
-                jobs.begin(job, described.request);
+                jobs.begin(job, described.request).await;
             }
         }
         Ok(jobs)
@@ -128,9 +139,9 @@ impl Jobs {
     ///
     /// # Errors
     /// The request is wrong, asks for what is not here, or its name is taken.
-    pub fn create(&self, request: CreateTrainingJobRequest) -> Result<(), CreateError> {
+    pub async fn create(&self, request: CreateTrainingJobRequest) -> Result<(), CreateError> {
         let Shared { engine, machine, capabilities, .. } = &*self.shared;
-        let checked = check(request, machine, capabilities)?;
+        let checked = check(request, machine, capabilities).await?;
         let outline = checked.outline();
         let tags: Vec<_> = checked.tags().collect();
         let waiting = engine.accept(&outline, checked.text(), &tags)?;
@@ -139,8 +150,8 @@ impl Jobs {
     }
 
     /// A job that was taken in before; its request is checked again, for the machine may have changed.
-    fn begin(&self, waiting: Waiting, request: CreateTrainingJobRequest) {
-        match check(request, &self.shared.machine, &self.shared.capabilities) {
+    async fn begin(&self, waiting: Waiting, request: CreateTrainingJobRequest) {
+        match check(request, &self.shared.machine, &self.shared.capabilities).await {
             Ok(checked) => self.live(waiting, checked),
             Err(error) => self.fail(waiting, chain(&error)),
         }
@@ -273,6 +284,31 @@ impl Jobs {
         let sender = commands.get(&name.to_lowercase());
         let sender = sender.ok_or_else(|| StopError::Elsewhere(job.name.clone()))?;
         sender.send(Command::Stop).map_err(|_| StopError::Elsewhere(job.name))
+    }
+
+    /// Changes what was sent for a job that has not ended, where nothing has been planned from it.
+    ///
+    /// # Errors
+    /// There is none of this name, it has ended, or its request would be wrong.
+    pub fn amend(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut CreateTrainingJobRequest),
+    ) -> Result<Job, AmendError> {
+        let refused = |error: StoreError| StopError::from(EngineError::from(error));
+        let mut store = self.shared.engine.store();
+        let stored = store.job(name).map_err(refused)?.ok_or_else(|| StopError::Unknown(name.to_owned()))?;
+        let job = stored.replayed();
+        if job.has_ended() {
+            return Err(StopError::Status { job: job.name, status: job.status }.into());
+        }
+        let damaged = |source| refused(StoreError::Damaged { job: stored.name.clone(), source });
+        let mut request: CreateTrainingJobRequest = serde_json::from_str(&stored.request).map_err(damaged)?;
+        change(&mut request);
+        TrainingJobSpec::try_from(request.clone())?;
+        let text = serde_json::to_string(&request).map_err(damaged)?;
+        store.replace_request(&stored.name, &text).map_err(refused)?;
+        Ok(job)
     }
 
     /// Forgets a job that has ended, with its logs; its artifacts stay.

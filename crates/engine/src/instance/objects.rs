@@ -6,25 +6,50 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 use fs_err as fs;
 use rustix::fs::{AtFlags, CWD, ioctl_ficlone, linkat, statvfs};
 use rustix::io::Errno;
 
-use crate::plan::ObjectPlan;
+use crate::explain::bytes;
+use crate::plan::{ChannelPlan, ObjectPlan};
+use crate::storage::StorageError;
 
 /// Copied between two looks at whether to go on.
 const STRIDE: u64 = 16 << 20;
 
 /// How far the staging of an instance has come; shared with the thread that does it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Progress {
     pub(crate) objects: AtomicU64,
     pub(crate) bytes: AtomicU64,
+    pub(crate) of_objects: u64,
+    pub(crate) of_bytes: u64,
+    pub(crate) since: Instant,
     pub(crate) cancelled: AtomicBool,
 }
 
 impl Progress {
+    /// Nothing yet of so many channels.
+    pub(crate) fn of(channels: &[ChannelPlan]) -> Self {
+        let objects = || channels.iter().flat_map(|channel| &channel.objects);
+        Self {
+            objects: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            of_objects: objects().count() as u64,
+            of_bytes: objects().map(|object| object.size).sum(),
+            since: Instant::now(),
+            cancelled: AtomicBool::new(false),
+        }
+    }
+
+    /// Counts bytes that are there; an error if nobody wants any more.
+    pub(crate) fn add(&self, bytes: u64) -> Result<(), ObjectError> {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if self.cancelled.load(Ordering::Relaxed) { Err(ObjectError::Cancelled) } else { Ok(()) }
+    }
+
     /// Counts objects that are there.
     pub(crate) fn count(&self, objects: &[ObjectPlan]) {
         self.objects.fetch_add(objects.len() as u64, Ordering::Relaxed);
@@ -58,125 +83,156 @@ pub(crate) enum ObjectError {
     Outside { relative: String },
     #[error("{relative:?}: another object of the channel is in the way")]
     Clash { relative: String },
-    #[error("{}: the disk is too small: {needed} bytes are needed, {free} are free", folder.display())]
-    NoRoom { folder: PathBuf, needed: u64, free: u64 },
+    #[error("{}: the disk is too small: {needed} are needed, {free} are free", folder.display())]
+    NoRoom { folder: PathBuf, needed: String, free: String },
     #[error("{}: the disk is full", path.display())]
     Full { path: PathBuf },
     #[error("{}: can't be written", path.display())]
     Unwritable { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error("the cache of objects can't be used")]
+    Cache(#[source] io::Error),
+    #[error("the fetching broke off")]
+    Broken(#[source] io::Error),
     #[error("stopped while objects were fetched")]
     Cancelled,
 }
 
-/// Puts all objects below a folder, which exists and is empty.
+/// Puts all objects that are files of this machine below a folder, which exists and is empty.
 ///
 /// # Errors
 /// The first object that can't be put there; what was put there before stays.
-pub(crate) fn put_all(
-    folder: &Path,
-    objects: &[ObjectPlan],
-    links: Links,
-    progress: &Progress,
-) -> Result<(), ObjectError> {
-    let mut put = Put { folder, links, room_checked: false, progress };
-    let mut remaining: u64 = objects.iter().map(|object| object.size).sum();
+pub(crate) fn put_all(put: &Put, objects: &[ObjectPlan], progress: &Progress) -> Result<(), ObjectError> {
     for object in objects {
-        put.one(object, remaining)?;
-        remaining -= object.size;
+        let Some(source) = object.source.path() else { continue };
+        put.one(object, source, Some(progress))?;
         progress.objects.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())
 }
 
-struct Put<'a> {
-    folder: &'a Path,
+/// A folder that objects are put into.
+pub(crate) struct Put {
+    folder: PathBuf,
     links: Links,
-    room_checked: bool,
-    progress: &'a Progress,
+    /// Bytes that are still to come.
+    left: AtomicU64,
+    room_checked: AtomicBool,
 }
 
-impl Put<'_> {
-    fn one(&mut self, object: &ObjectPlan, remaining: u64) -> Result<(), ObjectError> {
-        let source = open_checked(object)?;
+impl Put {
+    pub(crate) fn new(folder: PathBuf, objects: &[ObjectPlan], links: Links) -> Self {
+        let left = objects.iter().map(|object| object.size).sum::<u64>().into();
+        Self { folder, links, left, room_checked: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Puts one object there, whose content is the file `source`. Its bytes are counted as they come, unless they have
+    /// been before.
+    pub(crate) fn one(
+        &self,
+        object: &ObjectPlan,
+        source: &Path,
+        progress: Option<&Progress>,
+    ) -> Result<(), ObjectError> {
+        let file = open_checked(source, object.size)?;
+        let target = self.target(object)?;
+        let count = |bytes| match progress {
+            Some(progress) => progress.add(bytes),
+            None => Ok(()),
+        };
+        let linked = self.links == Links::Allowed
+            && link(&file, &target).map_err(|error| unwritable(object, &target, error))?;
+        let counted =
+            if linked { count(object.size) } else { self.copy(object, (source, &file), &target, &count) };
+        self.left.fetch_sub(object.size, Ordering::Relaxed);
+        counted
+    }
+
+    /// The path of an object, in a folder that is there.
+    pub(crate) fn target(&self, object: &ObjectPlan) -> Result<PathBuf, ObjectError> {
         let target = self.folder.join(inside(&object.relative)?);
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent).map_err(|error| unwritable(object, parent, error))?;
         }
-        if self.links == Links::Allowed
-            && link(&source, &target).map_err(|error| unwritable(object, &target, error))?
-        {
-            self.progress.bytes.fetch_add(object.size, Ordering::Relaxed);
-            return self.go_on();
-        }
-        self.copy(object, &source, &target, remaining)
+        Ok(target)
     }
 
     fn copy(
-        &mut self,
+        &self,
         object: &ObjectPlan,
-        source: &fs::File,
-        path: &Path,
-        remaining: u64,
+        (path, source): (&Path, &fs::File),
+        target: &Path,
+        count: &dyn Fn(u64) -> Result<(), ObjectError>,
     ) -> Result<(), ObjectError> {
-        let options = fs::OpenOptions::from_options(
-            std::fs::OpenOptions::new().write(true).create_new(true).mode(0o644).to_owned(),
-        );
-        let target = options.open(path).map_err(|error| unwritable(object, path, error))?;
-        if ioctl_ficlone(&target, source).is_ok() {
-            self.progress.bytes.fetch_add(object.size, Ordering::Relaxed);
-            return self.go_on();
+        let file = create(object, target)?;
+        if ioctl_ficlone(&file, source).is_ok() {
+            return count(object.size);
         }
-        self.check_room(remaining)?;
+        if !self.room_checked.swap(true, Ordering::Relaxed) {
+            check_room(&self.folder, self.left.load(Ordering::Relaxed))?;
+        }
         let mut whole = 0;
         loop {
             // In the kernel where it can, also between file systems.
-            let copied = io::copy(&mut source.file().take(STRIDE), &mut target.file())
-                .map_err(|error| unwritable(object, path, error))?;
+            let copied = io::copy(&mut source.file().take(STRIDE), &mut file.file())
+                .map_err(|error| unwritable(object, target, error))?;
             whole += copied;
             if copied == 0 {
                 break;
             }
-            self.progress.bytes.fetch_add(copied, Ordering::Relaxed);
-            self.go_on()?;
+            count(copied)?;
         }
-        let (path, listed) = (object.source.clone(), object.size);
+        let (path, listed) = (path.to_owned(), object.size);
         if whole == listed { Ok(()) } else { Err(ObjectError::Changed { path, listed, found: whole }) }
-    }
-
-    fn check_room(&mut self, needed: u64) -> Result<(), ObjectError> {
-        if self.room_checked {
-            return Ok(());
-        }
-        self.room_checked = true;
-        let folder = self.folder.to_owned();
-        let Ok(system) = statvfs(&folder) else { return Ok(()) };
-        let free = system.f_bavail.saturating_mul(system.f_frsize);
-        if free < needed { Err(ObjectError::NoRoom { folder, needed, free }) } else { Ok(()) }
-    }
-
-    fn go_on(&self) -> Result<(), ObjectError> {
-        if self.progress.cancelled.load(Ordering::Relaxed) { Err(ObjectError::Cancelled) } else { Ok(()) }
     }
 }
 
+/// The file of an object that is not there yet.
+pub(crate) fn create(object: &ObjectPlan, path: &Path) -> Result<fs::File, ObjectError> {
+    let options = fs::OpenOptions::from_options(
+        std::fs::OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).to_owned(),
+    );
+    options.open(path).map_err(|error| unwritable(object, path, error))
+}
+
+/// Whether there is room for so many bytes, as far as the file system tells.
+pub(crate) fn check_room(folder: &Path, needed: u64) -> Result<(), ObjectError> {
+    match free_bytes(folder) {
+        Some(free) if free < needed => {
+            Err(ObjectError::NoRoom { folder: folder.to_owned(), needed: bytes(needed), free: bytes(free) })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What an ordinary user may still write there, if the file system tells.
+pub(crate) fn free_bytes(folder: &Path) -> Option<u64> {
+    let system = statvfs(folder).ok()?;
+    Some(system.f_bavail.saturating_mul(system.f_frsize))
+}
+
 /// Opens an object's file and compares it with what the plan says.
-pub(crate) fn open_checked(object: &ObjectPlan) -> Result<fs::File, ObjectError> {
-    let (path, listed) = (object.source.clone(), object.size);
+pub(crate) fn open_checked(path: &Path, listed: u64) -> Result<fs::File, ObjectError> {
     let unreadable = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => ObjectError::Gone { path: object.source.clone(), listed },
-        io::ErrorKind::PermissionDenied => ObjectError::Denied { path: object.source.clone() },
-        _ => ObjectError::Unreadable { path: object.source.clone(), source: error },
+        io::ErrorKind::NotFound => ObjectError::Gone { path: path.to_owned(), listed },
+        io::ErrorKind::PermissionDenied => ObjectError::Denied { path: path.to_owned() },
+        _ => ObjectError::Unreadable { path: path.to_owned(), source: error },
     };
     // Where the path is a pipe by now, opening it must not wait for a writer.
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
     let options = std::fs::OpenOptions::new().read(true).custom_flags(nonblocking).to_owned();
-    let file = fs::OpenOptions::from_options(options).open(&path).map_err(unreadable)?;
+    let file = fs::OpenOptions::from_options(options).open(path).map_err(unreadable)?;
     let found = file.metadata().map_err(unreadable)?;
     if !found.is_file() {
-        return Err(ObjectError::NotAFile { path });
+        return Err(ObjectError::NotAFile { path: path.to_owned() });
     }
     if found.len() != listed {
-        return Err(ObjectError::Changed { path, listed, found: found.len() });
+        return Err(ObjectError::Changed { path: path.to_owned(), listed, found: found.len() });
     }
     Ok(file)
 }
@@ -203,7 +259,7 @@ fn inside(relative: &str) -> Result<&Path, ObjectError> {
     }
 }
 
-fn unwritable(object: &ObjectPlan, path: &Path, source: io::Error) -> ObjectError {
+pub(crate) fn unwritable(object: &ObjectPlan, path: &Path, source: io::Error) -> ObjectError {
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             ObjectError::Full { path: path.to_owned() }
@@ -246,12 +302,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("source");
         fs::write(&source, "12345").unwrap();
-        let object = ObjectPlan { source, relative: "a/b".to_owned(), size: 5 };
+        let object = ObjectPlan { source: source.into(), relative: "a/b".to_owned(), size: 5 };
         for (name, links) in [("linked", Links::Allowed), ("copied", Links::Never)] {
             let target = folder.path().join(name);
             fs::create_dir(&target).unwrap();
-            let progress = Progress::default();
-            put_all(&target, std::slice::from_ref(&object), links, &progress).unwrap();
+            let progress = Progress::of(&[]);
+            let objects = std::slice::from_ref(&object);
+            put_all(&Put::new(target.clone(), objects, links), objects, &progress).unwrap();
             assert_eq!(fs::read_to_string(target.join("a/b")).unwrap(), "12345");
             assert_eq!(progress.objects.load(Ordering::Relaxed), 1);
             assert_eq!(progress.bytes.load(Ordering::Relaxed), 5);
@@ -266,10 +323,12 @@ mod tests {
         let source = folder.path().join("source");
         fs::write(&source, "1").unwrap();
         let object =
-            |relative: &str| ObjectPlan { source: source.clone(), relative: relative.into(), size: 1 };
-        let progress = Progress::default();
+            |relative: &str| ObjectPlan { source: source.clone().into(), relative: relative.into(), size: 1 };
+        let progress = Progress::of(&[]);
         progress.cancelled.store(true, Ordering::Relaxed);
-        let put = put_all(folder.path(), &[object("a"), object("b")], Links::Allowed, &progress);
+        let objects = [object("a"), object("b")];
+        let put = Put::new(folder.path().to_owned(), &objects, Links::Allowed);
+        let put = put_all(&put, &objects, &progress);
         assert!(matches!(put, Err(ObjectError::Cancelled)));
         assert!(!folder.path().join("b").exists());
     }

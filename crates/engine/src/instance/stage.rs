@@ -14,7 +14,8 @@ use rustix::fs::{FlockOperation, flock};
 use tokio::task::{JoinError, spawn_blocking};
 
 use super::Scene;
-use super::objects::{Links, ObjectError, Progress, put_all};
+use super::fetch::fetch_all;
+use super::objects::{Links, ObjectError, Progress, Put, put_all};
 use super::reports::{PROGRESS_INTERVAL, Reports};
 use super::scratch::target;
 use crate::artifact::{RemoveError, remove_tree};
@@ -51,10 +52,10 @@ pub(crate) enum StageError {
 /// Makes everything ready for `train` and returns the places that show it.
 pub(crate) async fn stage(scene: &Scene<'_>, reports: &mut Reports) -> Result<Places, StageError> {
     let Scene { plan, run, scratch, .. } = scene;
-    reports.tell(Report::Staging { objects: 0, bytes: 0 });
+    let progress = Arc::new(Progress::of(&plan.channels));
+    reports.tell(staging(&progress));
     scratch.build(plan, &run.manifests())?;
     let mut bases = Vec::new();
-    let progress = Arc::new(Progress::default());
     for channel in plan.channels.iter().filter(|channel| !channel.objects.is_empty()) {
         let base = Base::of(run, plan, channel);
         let mut stager = Stager { scene, reports, progress: &progress };
@@ -80,7 +81,7 @@ pub(crate) async fn stage(scene: &Scene<'_>, reports: &mut Reports) -> Result<Pl
 /// Gives the instance copies of its own where the kernel refuses overlays, and returns the
 /// places that are left.
 pub(crate) async fn stage_copies(scene: &Scene<'_>, reports: &mut Reports) -> Result<Places, StageError> {
-    let progress = Arc::new(Progress::default());
+    let progress = Arc::new(Progress::of(&scene.plan.channels));
     for channel in scene.plan.channels.iter().filter(|channel| channel.delivery == Delivery::Files) {
         let folder = scene.scratch.channel(&channel.name);
         let mut stager = Stager { scene, reports, progress: &progress };
@@ -184,7 +185,12 @@ impl Stager<'_, '_> {
 
     async fn put(&mut self, channel: &ChannelPlan, folder: PathBuf, links: Links) -> Result<(), StageError> {
         let (objects, progress) = (channel.objects.clone(), Arc::clone(self.progress));
-        let mut putting = spawn_blocking(move || put_all(&folder, &objects, links, &progress));
+        let (storage, credentials) = (self.scene.plan.storage.clone(), self.scene.own.credentials.clone());
+        let mut putting = spawn_blocking(move || {
+            let put = Put::new(folder, &objects, links);
+            put_all(&put, &objects, &progress)?;
+            fetch_all(put, &objects, &storage, &credentials, &progress)
+        });
         let mut tick = tokio::time::interval(PROGRESS_INTERVAL);
         tick.reset_after(Duration::from_millis(20));
         let result = loop {
@@ -207,6 +213,9 @@ fn staging(progress: &Progress) -> Report {
     Report::Staging {
         objects: progress.objects.load(Ordering::Relaxed),
         bytes: progress.bytes.load(Ordering::Relaxed),
+        of_objects: progress.of_objects,
+        of_bytes: progress.of_bytes,
+        millis: u64::try_from(progress.since.elapsed().as_millis()).unwrap_or(u64::MAX),
     }
 }
 

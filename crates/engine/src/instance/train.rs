@@ -74,7 +74,7 @@ async fn train_confined(
     log: &mut Log,
     reports: &mut Reports,
 ) -> io::Result<Trained> {
-    let pipes = Pipes::serve(&scene.plan.channels, &scene.scratch.channels())?;
+    let pipes = Pipes::serve(&scene.plan.channels, &scene.stores(), &scene.scratch.channels())?;
     let started = tokio::select! {
         started = start(scene.self_program, recipe, confinement.group(), scene.namespaces()) => started,
         // What has been started ends with its socket.

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::plan::{
     GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, MergePlan, OutputPlan, Role, RuntimePlan,
+    StoragePlan,
 };
 use crate::run::Exit;
 
@@ -30,6 +31,7 @@ fn instance_plan(host: &str) -> InstancePlan {
         limits: Limits::of_pids(None),
         gpus: GpuPlan::default(),
         compression_level: 6,
+        storage: StoragePlan::default(),
     }
 }
 
@@ -88,8 +90,8 @@ fn secondary(job: &Job) -> Vec<SecondaryStatus> {
 fn a_job_goes_through_the_statuses_of_the_api_and_completes_with_the_last_instance() {
     let events = vec![
         Event::Launched,
-        report("algo-1", Report::Staging { objects: 0, bytes: 0 }),
-        report("algo-2", Report::Staging { objects: 0, bytes: 0 }),
+        report("algo-1", Report::Staging { objects: 0, bytes: 0, of_objects: 0, of_bytes: 0, millis: 0 }),
+        report("algo-2", Report::Staging { objects: 0, bytes: 0, of_objects: 0, of_bytes: 0, millis: 0 }),
         report("algo-1", Report::Training),
         ended("algo-1", Outcome::Completed),
         report("algo-2", Report::Training),
@@ -156,7 +158,7 @@ fn a_stop_that_comes_before_the_launch_is_carried_out_after_it() {
 fn a_job_whose_time_is_up_is_stopped_and_says_so() {
     let events = vec![
         Event::Launched,
-        report("algo-1", Report::Staging { objects: 0, bytes: 0 }),
+        report("algo-1", Report::Staging { objects: 0, bytes: 0, of_objects: 0, of_bytes: 0, millis: 0 }),
         Event::MaxRuntimeReached,
         ended("algo-1", Outcome::Stopped),
         Event::Published(Published::default()),
@@ -228,7 +230,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         Just(Outcome::StagingFailed { explanation: "gone".into() })
     ];
     let reported = (host.clone(), outcome, 0..5).prop_map(|(host, outcome, kind)| match kind {
-        0 => report(host, Report::Staging { objects: 1, bytes: 1 }),
+        0 => report(host, Report::Staging { objects: 1, bytes: 1, of_objects: 0, of_bytes: 0, millis: 0 }),
         1 => report(host, Report::Training),
         2 => report(host, Report::Exited(Exit::Code(0))),
         3 => report(host, Report::Collecting { bytes: 1 }),
@@ -317,7 +319,7 @@ proptest! {
         let mut events = vec![
             Event::Planned { warnings: Vec::new() },
             Event::Launched,
-            report("algo-1", Report::Staging { objects: 0, bytes: 0 }),
+            report("algo-1", Report::Staging { objects: 0, bytes: 0, of_objects: 0, of_bytes: 0, millis: 0 }),
             ended("algo-1", Outcome::Completed),
         ];
         if stopped {

@@ -1,16 +1,17 @@
 //! What comes in one epoch of a pipe, read ahead by a thread of its own in a bounded number of chunks.
 
-use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 
 use flate2::bufread::MultiGzDecoder;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
 use crate::instance::objects::{ObjectError, open_checked};
 use crate::plan::{ObjectPlan, Piece, PipePlan};
 use crate::recordio::{LONGEST, header, padding};
+use crate::storage::{Bytes, Chunks as Pieces, ObjectSource, StorageError, Stores};
 
 /// Bytes that are sent at once, and how many of such chunks wait to be sent.
 const CHUNK: usize = 256 << 10;
@@ -24,6 +25,8 @@ const HELD: u64 = 8 << 20;
 pub(crate) enum StreamError {
     #[error(transparent)]
     Object(#[from] ObjectError),
+    #[error(transparent)]
+    Storage(#[from] StorageError),
     #[error("{object}: can't be read")]
     Read { object: String, source: io::Error },
     #[error("{object}: can't be gunzipped")]
@@ -52,13 +55,15 @@ pub(super) struct Chunks(mpsc::Receiver<Result<Vec<u8>, StreamError>>);
 
 impl Chunks {
     /// Begins to read the epoch. The thread ends when this is dropped.
-    pub(super) fn of(plan: Arc<PipePlan>, epoch: u64) -> Self {
+    pub(super) fn of(plan: Arc<PipePlan>, stores: Stores, epoch: u64) -> Self {
         let (sender, receiver) = mpsc::channel(AHEAD);
+        let handle = Handle::current();
         spawn_blocking(move || {
-            let mut sink = Sink { chunk: Vec::new(), filled: 0, sender };
-            if let Err(End::Failed(error)) = write_epoch(&plan, epoch, &mut sink) {
+            let sink = Sink { chunk: Vec::new(), filled: 0, sender };
+            let mut writer = Writer { plan: &plan, stores, handle, sink };
+            if let Err(End::Failed(error)) = writer.epoch(epoch) {
                 // Nobody may be there any more to be told.
-                let _ = sink.sender.blocking_send(Err(error));
+                let _ = writer.sink.sender.blocking_send(Err(error));
             }
         });
         Self(receiver)
@@ -128,80 +133,126 @@ impl Sink {
     }
 }
 
-fn write_epoch(plan: &PipePlan, epoch: u64, sink: &mut Sink) -> Result<(), End> {
-    for entry in plan.order(epoch) {
-        for piece in &plan.entries[entry].0 {
-            match piece {
-                Piece::Text(text) => framed(plan.records, "an attribute", text.len() as u64, sink, |sink| {
-                    sink.put(text.as_bytes())?;
-                    Ok(text.len() as u64)
-                })?,
-                Piece::Object(object) if plan.gunzip => gunzipped(plan.records, object, sink)?,
-                Piece::Object(object) => {
-                    let mut file = open_checked(object)?;
-                    framed(plan.records, &name(object), object.size, sink, |sink| {
-                        sink.put_all(&mut file, |source| StreamError::Read { object: name(object), source })
-                    })?;
+/// Writes epochs into a sink.
+struct Writer<'a> {
+    plan: &'a PipePlan,
+    stores: Stores,
+    handle: Handle,
+    sink: Sink,
+}
+
+impl Writer<'_> {
+    fn epoch(&mut self, epoch: u64) -> Result<(), End> {
+        let plan = self.plan;
+        for entry in plan.order(epoch) {
+            for piece in &plan.entries[entry].0 {
+                match piece {
+                    Piece::Text(text) => {
+                        let length = text.len() as u64;
+                        self.framed("an attribute", length, |writer| {
+                            writer.sink.put(text.as_bytes()).map(|()| length)
+                        })?;
+                    }
+                    Piece::Object(object) if plan.gunzip => self.gunzipped(object)?,
+                    Piece::Object(object) => self.whole(object)?,
                 }
             }
         }
+        self.sink.send()
     }
-    sink.send()
+
+    fn whole(&mut self, object: &ObjectPlan) -> Result<(), End> {
+        let mut reader = self.open(object)?;
+        let name = object.source.name();
+        self.framed(&name, object.size, |writer| {
+            writer.sink.put_all(&mut reader, |source| StreamError::Read { object: name.clone(), source })
+        })
+    }
+
+    fn gunzipped(&mut self, object: &ObjectPlan) -> Result<(), End> {
+        let name = object.source.name();
+        let failed = |source| StreamError::Gunzip { object: name.clone(), source };
+        let Some(mut reader) = self.unpacked(object)? else {
+            return self.framed(&name, 0, |_| Ok(0));
+        };
+        if !self.plan.records {
+            return self.sink.put_all(&mut reader, failed).map(drop);
+        }
+        // The length stands before the bytes. A large object is unpacked once more to find it out.
+        let mut held = Vec::new();
+        reader.by_ref().take(HELD).read_to_end(&mut held).map_err(failed)?;
+        let rest = io::copy(&mut reader, &mut io::sink()).map_err(failed)?;
+        let length = held.len() as u64 + rest;
+        if rest == 0 {
+            return self.framed(&name, length, |writer| writer.sink.put(&held).map(|()| length));
+        }
+        drop(held);
+        self.framed(&name, length, |writer| match writer.unpacked(object)? {
+            Some(mut reader) => writer.sink.put_all(&mut reader, failed),
+            None => Ok(0),
+        })
+    }
+
+    /// Writes bytes whose number is known, as a record if there are records.
+    fn framed(
+        &mut self,
+        object: &str,
+        length: u64,
+        write: impl FnOnce(&mut Self) -> Result<u64, End>,
+    ) -> Result<(), End> {
+        let records = self.plan.records;
+        if records {
+            let too_long = || StreamError::TooLong { object: object.to_owned(), length };
+            self.sink.put(&header(length).ok_or_else(too_long)?)?;
+        }
+        let found = write(self)?;
+        if found != length {
+            return Err(StreamError::Changed { object: object.to_owned(), expected: length, found }.into());
+        }
+        if records { self.sink.put(padding(length)) } else { Ok(()) }
+    }
+
+    /// All members of a gzip file, one after the other; none of an empty file.
+    fn unpacked(
+        &self,
+        object: &ObjectPlan,
+    ) -> Result<Option<MultiGzDecoder<BufReader<Opened>>>, StreamError> {
+        if object.size == 0 {
+            return Ok(None);
+        }
+        let reader = BufReader::with_capacity(CHUNK, self.open(object)?);
+        Ok(Some(MultiGzDecoder::new(reader)))
+    }
+
+    fn open(&self, object: &ObjectPlan) -> Result<Opened, StreamError> {
+        Ok(match &object.source {
+            ObjectSource::File(path) => Opened::File(open_checked(path, object.size)?),
+            source @ ObjectSource::Store { .. } => {
+                let pieces = self.handle.block_on(self.stores.chunks(source, 0..object.size))?;
+                Opened::Store { pieces, handle: self.handle.clone(), piece: Bytes::new() }
+            }
+        })
+    }
 }
 
-/// Writes bytes whose number is known, as a record if there are records.
-fn framed(
-    records: bool,
-    object: &str,
-    length: u64,
-    sink: &mut Sink,
-    write: impl FnOnce(&mut Sink) -> Result<u64, End>,
-) -> Result<(), End> {
-    if records {
-        let header = header(length);
-        let too_long = || StreamError::TooLong { object: object.to_owned(), length };
-        sink.put(&header.ok_or_else(too_long)?)?;
-    }
-    let found = write(sink)?;
-    if found != length {
-        return Err(StreamError::Changed { object: object.to_owned(), expected: length, found }.into());
-    }
-    if records { sink.put(padding(length)) } else { Ok(()) }
+/// An object that is being read.
+enum Opened {
+    File(fs_err::File),
+    Store { pieces: Pieces, handle: Handle, piece: Bytes },
 }
 
-fn gunzipped(records: bool, object: &ObjectPlan, sink: &mut Sink) -> Result<(), End> {
-    let failed = |source| StreamError::Gunzip { object: name(object), source };
-    let Some(mut reader) = unpacked(object)? else {
-        return framed(records, &name(object), 0, sink, |_| Ok(0));
-    };
-    if !records {
-        sink.put_all(&mut reader, failed)?;
-        return Ok(());
+impl Read for Opened {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::File(file) => file.read(buffer),
+            Self::Store { pieces, handle, piece } => {
+                if piece.is_empty() {
+                    *piece = handle.block_on(pieces.next()).map_err(io::Error::other)?.unwrap_or_default();
+                }
+                let taken = piece.split_to(piece.len().min(buffer.len()));
+                buffer[..taken.len()].copy_from_slice(&taken);
+                Ok(taken.len())
+            }
+        }
     }
-    // The length stands before the bytes. A large object is unpacked once more to find it out.
-    let mut held = Vec::new();
-    reader.by_ref().take(HELD).read_to_end(&mut held).map_err(failed)?;
-    let rest = io::copy(&mut reader, &mut io::sink()).map_err(failed)?;
-    let length = held.len() as u64 + rest;
-    if rest == 0 {
-        return framed(records, &name(object), length, sink, |sink| sink.put(&held).map(|()| length));
-    }
-    drop(held);
-    framed(records, &name(object), length, sink, |sink| match unpacked(object)? {
-        Some(mut reader) => sink.put_all(&mut reader, failed),
-        None => Ok(0),
-    })
-}
-
-/// All members of a gzip file, one after the other; none of an empty file.
-fn unpacked(object: &ObjectPlan) -> Result<Option<MultiGzDecoder<BufReader<File>>>, StreamError> {
-    if object.size == 0 {
-        return Ok(None);
-    }
-    let file = open_checked(object)?.into_parts().0;
-    Ok(Some(MultiGzDecoder::new(BufReader::with_capacity(CHUNK, file))))
-}
-
-fn name(object: &ObjectPlan) -> String {
-    object.source.display().to_string()
 }

@@ -1,5 +1,6 @@
 //! Serves pipes of a folder to readers that behave in all the ways that programs do.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use tokio::task::spawn_blocking;
 
 use super::*;
 use crate::plan::{Deal, Entry, ObjectPlan, Piece};
+use crate::storage::{Buckets, StoreCredentials};
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -28,7 +30,7 @@ impl Yard {
             let source = folder.path().join(format!("object-{number}"));
             fs::write(&source, content).unwrap();
             let size = content.len() as u64;
-            Entry(vec![Piece::Object(ObjectPlan { source, relative: String::new(), size })])
+            Entry(vec![Piece::Object(ObjectPlan { source: source.into(), relative: String::new(), size })])
         });
         let deal = Deal { hosts: 1, shard_by: None, seed: None };
         let plan = PipePlan { entries: entries.collect(), deal, index: 0, gunzip: false, records: false };
@@ -49,7 +51,8 @@ impl Yard {
             delivery: Delivery::Pipe(self.plan.clone()),
         };
         make_first(&self.pipes(), "c").unwrap();
-        Pipes::serve(&[channel], &self.pipes()).unwrap()
+        let nowhere = Stores::new(Buckets::in_stores(BTreeMap::new()), StoreCredentials::default());
+        Pipes::serve(&[channel], &nowhere, &self.pipes()).unwrap()
     }
 
     /// Reads one epoch as a program would, which opens it at once.

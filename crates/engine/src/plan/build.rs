@@ -1,6 +1,6 @@
 //! From a valid spec and the machine's surroundings to the plan of every instance.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indexmap::IndexMap;
@@ -14,14 +14,18 @@ use super::network;
 use super::path::relative_path;
 use super::{
     ChannelPlan, DockerPlan, Entry, Exposed, HostAddress, InstancePlan, JobPlan, MergePlan, MetricDefinition,
-    NetworkPlan, OutputPlan, Role, RuntimePlan,
+    NetworkPlan, OutputPlan, Piece, Role, RuntimePlan, StoragePlan,
 };
 use crate::job::MERGE_HOST;
 use crate::spec::{ChannelSource, ChannelSpec, InputMode, MergeSpec, TrainingJobSpec};
-use crate::storage::Object;
+use crate::storage::{Object, ObjectSource};
 
 /// Between SIGTERM and SIGKILL unless somebody says otherwise, as at SageMaker.
 const GRACE: Duration = Duration::from_secs(120);
+/// `NAME_MAX` of Linux, in bytes.
+const MOST_NAME: usize = 255;
+/// `PATH_MAX` of Linux, in bytes, without what the run directory and `/opt/ml/input/data` take of it.
+const MOST_PATH: usize = 4096 - 1024;
 /// As zlib's and gzip's own default.
 const COMPRESSION_LEVEL: u32 = 6;
 
@@ -52,6 +56,8 @@ pub struct Surroundings {
     pub capacity: Capacity,
     /// Of the machine; absent if instances run without.
     pub gpus: Option<Vec<Gpu>>,
+    /// Where the objects of stores come from.
+    pub storage: StoragePlan,
 }
 
 /// The objects of one channel.
@@ -59,8 +65,8 @@ pub struct Surroundings {
 pub struct Listing {
     /// The key part of the channel's URI.
     pub prefix: String,
-    /// What the URI stands for on this machine: a file, a folder, or the start of such names.
-    pub place: PathBuf,
+    /// What the URI stands for on this machine: a file, a folder, or the start of such names; none in a store.
+    pub place: Option<PathBuf>,
     /// In order of their keys' bytes, or of the manifest that names them.
     pub objects: Vec<Object>,
     /// Where the names of files begin.
@@ -79,6 +85,16 @@ pub enum Names {
 }
 
 impl Listing {
+    /// Where all that it names is.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &ObjectSource> {
+        let pieces = self.lines.iter().flatten().flat_map(|line| &line.0);
+        let of_lines = pieces.filter_map(|piece| match piece {
+            Piece::Object(object) => Some(&object.source),
+            Piece::Text(_) => None,
+        });
+        self.objects.iter().map(|object| &object.source).chain(of_lines)
+    }
+
     /// The path of an object below its channel's folder.
     pub(super) fn relative<'a>(&self, key: &'a str) -> &'a str {
         match self.names {
@@ -107,16 +123,15 @@ pub enum PlanError {
     /// A channel selects nothing.
     #[error(
         "No S3 objects found under S3 URL \"{uri}\" given in input data source. Channel {channel} would be \
-         empty: there is no file whose path starts with {place:?}; put some there, change the S3Uri, or say \
-         with --bucket NAME=DIR where the bucket is"
+         empty: {}", nothing_there(place.as_deref())
     )]
     NoObjects {
         /// The channel.
         channel: String,
         /// Its URI.
         uri: String,
-        /// What the URI stands for on this machine.
-        place: PathBuf,
+        /// What the URI stands for on this machine; none in a store.
+        place: Option<PathBuf>,
     },
     /// A prefix that ends within a name.
     #[error(
@@ -143,12 +158,34 @@ pub enum PlanError {
         /// The path below the channel's folder.
         path: String,
     },
+    /// A key that no file can have as its path.
+    #[error(
+        "channel {channel}: the object {key:?} can't become a file: a name may have {MOST_NAME} bytes, a path \
+         {MOST_PATH}, and neither a NUL"
+    )]
+    NoPath {
+        /// The channel.
+        channel: String,
+        /// The key.
+        key: String,
+    },
     /// The instances may not take what they ask for.
     #[error(transparent)]
     Limits(#[from] LimitsError),
     /// The machine lacks GPUs.
     #[error(transparent)]
     Gpus(#[from] GpuError),
+}
+
+fn nothing_there(place: Option<&Path>) -> String {
+    match place {
+        Some(place) => format!(
+            "there is no file whose path starts with {place:?}; put some there, change the S3Uri, or say with \
+             --bucket NAME=DIR where the bucket is, or with [storage] that it is in a store"
+        ),
+        None => "the store has no object whose key starts like that; put some there or change the S3Uri"
+            .to_owned(),
+    }
 }
 
 /// Plans a job: what every host gets and does. Pure: the same input always gives the same plan.
@@ -219,6 +256,10 @@ fn check_files(channel: &ChannelSpec, listing: &Listing) -> Result<(), PlanError
     let mut files = std::collections::BTreeMap::new();
     for object in &listing.objects {
         let path = listing.relative(&object.key);
+        if path.len() > MOST_PATH || path.contains('\0') || path.split('/').any(|name| name.len() > MOST_NAME)
+        {
+            return Err(PlanError::NoPath { channel: channel.name.clone(), key: object.key.clone() });
+        }
         if let Some(first) = files.insert(path, &object.key) {
             return Err(same_path(channel, first, &object.key, path));
         }
@@ -269,6 +310,7 @@ fn instance(
         limits: Limits::of_pids(spec.settings.pids_limit),
         gpus: GpuPlan::default(),
         compression_level: spec.settings.output_level.unwrap_or(COMPRESSION_LEVEL),
+        storage: surroundings.storage.clone(),
     }
 }
 

@@ -76,7 +76,7 @@ fn channel_plans(channel: &ChannelSpec, listing: &Listing, deal: Deal) -> Vec<Ch
     match (&channel.source, channel.input_mode) {
         (ChannelSource::FileSystem { access, .. }, _) => {
             let read_only = *access == FileSystemAccess::ReadOnly;
-            let folder = FolderPlan { source: listing.place.clone(), read_only };
+            let folder = FolderPlan { source: listing.place.clone().unwrap_or_default(), read_only };
             let plan = ChannelPlan { delivery: Delivery::Folder(folder), ..empty_plan(channel) };
             vec![plan; deal.hosts]
         }
@@ -129,7 +129,7 @@ fn files(channel: &ChannelSpec, listing: &Listing, deal: Deal, delivery: &Delive
 
 fn planned(listing: &Listing, object: &Object) -> ObjectPlan {
     let relative = listing.relative(&object.key).to_owned();
-    ObjectPlan { source: object.path.clone(), relative, size: object.size }
+    ObjectPlan { source: object.source.clone(), relative, size: object.size }
 }
 
 fn empty_warning(channel: &ChannelSpec, listing: &Listing, dealt: &[ChannelPlan]) -> Option<String> {

@@ -167,6 +167,8 @@ pub(super) fn check_volume(host: &str, channels: &[ChannelPlan], limits: Limits)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
+
     use crate::plan::{ObjectPlan, spec_of};
 
     const GIB: u64 = 1 << 30;
@@ -206,7 +208,7 @@ mod tests {
 
     #[test]
     fn inputs_may_fill_the_volume_but_not_more() {
-        let object = |size| ObjectPlan { source: "/a".into(), relative: "a".to_owned(), size };
+        let object = |size| ObjectPlan { source: PathBuf::from("/a").into(), relative: "a".to_owned(), size };
         let channel = |size| ChannelPlan {
             name: "train".to_owned(),
             objects: vec![object(size), object(1)],

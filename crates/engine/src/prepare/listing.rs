@@ -1,15 +1,17 @@
 //! What each channel of a job is on this machine: its objects, those that its manifest names, or a folder.
 
-use std::io::{self, BufReader, Read};
 use std::path::PathBuf;
 
-use fs_err as fs;
+use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::{Machine, PrepareError};
-use crate::manifest::{self, Attribute, LIMIT, ManifestError};
+use crate::manifest::{self, Attribute, LIMIT, Line, ManifestError};
 use crate::plan::{Entry, Listing, Names, ObjectPlan, Piece};
-use crate::spec::{ChannelSource, ChannelSpec, ObjectUri, S3DataType};
-use crate::storage::{Location, Object, StorageError};
+use crate::spec::{ChannelSource, ChannelSpec, InputMode, ObjectUri, S3DataType};
+use crate::storage::{Bytes, Object, StorageError, Stores};
+
+/// Objects of a store that are looked for at once.
+const AT_ONCE: usize = 32;
 
 /// A channel that is not what its source says.
 #[derive(Debug, thiserror::Error)]
@@ -26,15 +28,15 @@ pub enum ChannelError {
         source: ManifestError,
     },
     /// There is no manifest.
-    #[error("there is no manifest {uri} ({path:?} is not a file)")]
+    #[error("there is no manifest {uri}{}", place_of(path.as_ref()))]
     NoManifest {
         /// The URI.
         uri: String,
-        /// What it stands for.
-        path: PathBuf,
+        /// What it stands for on this machine; none in a store.
+        path: Option<PathBuf>,
     },
     /// The manifest names an object that is not there.
-    #[error("the manifest {uri}, {place}: there is no object {object} ({path:?} is not a file)")]
+    #[error("the manifest {uri}, {place}: there is no object {object}{}", place_of(path.as_ref()))]
     NoObject {
         /// Of the manifest.
         uri: String,
@@ -42,8 +44,8 @@ pub enum ChannelError {
         place: String,
         /// Its URI.
         object: String,
-        /// What that stands for.
-        path: PathBuf,
+        /// What that stands for on this machine; none in a store.
+        path: Option<PathBuf>,
     },
     /// An object that the manifest names can't be looked at.
     #[error("the manifest {uri}, {place}")]
@@ -54,6 +56,14 @@ pub enum ChannelError {
         place: String,
         /// What is wrong.
         source: StorageError,
+    },
+    /// What is in a store is not read on demand yet.
+    #[error(
+        "InputMode FastFile is not supported yet for objects of a store, such as {object}: use File or Pipe"
+    )]
+    FastFileOfStore {
+        /// Its URI.
+        object: String,
     },
     /// Nothing is known of the file system.
     #[error(
@@ -84,117 +94,117 @@ pub enum ChannelError {
     },
 }
 
+/// What stands behind a URI on this machine.
+fn place_of(path: Option<&PathBuf>) -> String {
+    path.map(|path| format!(" ({path:?} is not a file)")).unwrap_or_default()
+}
+
 /// What a channel is on this machine.
-pub(super) fn listing(channel: &ChannelSpec, machine: &Machine) -> Result<Listing, PrepareError> {
+pub(super) async fn listing(
+    channel: &ChannelSpec,
+    machine: &Machine,
+    stores: &Stores,
+) -> Result<Listing, PrepareError> {
+    let look = Look { machine, stores };
     let found = match &channel.source {
         ChannelSource::S3 { data_type, uri, attribute_names, .. } => match data_type {
             // Conversations are refused before: there is no capability for them.
-            S3DataType::S3Prefix | S3DataType::Converse => prefix(uri, machine),
-            S3DataType::ManifestFile => of_manifest(uri, machine),
-            S3DataType::AugmentedManifestFile => of_lines(uri, attribute_names, machine),
+            S3DataType::S3Prefix | S3DataType::Converse => look.prefix(uri, channel.input_mode).await,
+            S3DataType::ManifestFile => look.of_manifest(uri).await,
+            S3DataType::AugmentedManifestFile => look.of_lines(uri, attribute_names).await,
         },
         ChannelSource::FileSystem { id, directory, .. } => folder(id, directory, machine),
         // Refused before, like conversations.
-        ChannelSource::Dataset { .. } => Ok(empty(String::new(), PathBuf::new())),
+        ChannelSource::Dataset { .. } => Ok(empty(String::new(), None)),
     };
-    found.map_err(|source| PrepareError::Channel { channel: channel.name.clone(), source })
+    let failed = |source| PrepareError::Channel { channel: channel.name.clone(), source: Box::new(source) };
+    found.map_err(failed)
 }
 
-fn empty(prefix: String, place: PathBuf) -> Listing {
+fn empty(prefix: String, place: Option<PathBuf>) -> Listing {
     Listing { prefix, place, objects: Vec::new(), names: Names::AfterFolder, lines: None }
 }
 
-fn prefix(uri: &ObjectUri, machine: &Machine) -> Result<Listing, ChannelError> {
-    let location = machine.buckets.locate(uri)?;
-    let objects = location.list()?;
-    Ok(Listing { objects, ..empty(location.key.clone(), location.path()) })
+/// What it takes to find objects.
+struct Look<'a> {
+    machine: &'a Machine,
+    stores: &'a Stores,
 }
 
-fn of_manifest(uri: &ObjectUri, machine: &Machine) -> Result<Listing, ChannelError> {
-    let mut text = Vec::new();
-    let failed = |source| ChannelError::Manifest { uri: uri.to_string(), source };
-    open_manifest(uri, machine)?
-        .read_to_end(&mut text)
-        .map_err(|error| failed(ManifestError::Read(error)))?;
-    let named = manifest::objects(&text).map_err(failed)?;
-    let location = machine.buckets.locate(&named.prefix)?;
-    // The first element is the prefix.
-    let objects = named.objects.iter().enumerate();
-    let objects =
-        objects.map(|(index, object)| find(uri, &format!("element {}", index + 2), object, machine));
-    Ok(Listing {
-        objects: objects.collect::<Result<_, _>>()?,
-        names: Names::AfterPrefix,
-        ..empty(location.key.clone(), location.path())
-    })
-}
+impl Look<'_> {
+    async fn prefix(&self, uri: &ObjectUri, mode: InputMode) -> Result<Listing, ChannelError> {
+        let location = self.machine.buckets.locate(uri)?;
+        let objects = location.list(self.stores).await?;
+        let far = objects.iter().find(|object| object.source.path().is_none());
+        if let (InputMode::FastFile, Some(object)) = (mode, far) {
+            return Err(ChannelError::FastFileOfStore { object: object.source.name() });
+        }
+        Ok(Listing { objects, ..empty(location.key().to_owned(), location.path()) })
+    }
 
-fn of_lines(uri: &ObjectUri, names: &[String], machine: &Machine) -> Result<Listing, ChannelError> {
-    let lines = manifest::lines(BufReader::new(open_manifest(uri, machine)?), names)
-        .map_err(|source| ChannelError::Manifest { uri: uri.to_string(), source })?;
-    let mut entries = Vec::with_capacity(lines.len());
-    for line in lines {
-        let place = format!("line {}", line.number);
-        let piece = |attribute: Attribute| match attribute {
-            Attribute::Text(text) => Ok(Piece::Text(text)),
-            Attribute::Reference(object) => {
-                let found = find(uri, &place, &object, machine)?;
-                Ok(Piece::Object(ObjectPlan { source: found.path, relative: found.key, size: found.size }))
-            }
+    async fn of_manifest(&self, uri: &ObjectUri) -> Result<Listing, ChannelError> {
+        let named = manifest::objects(&self.manifest(uri).await?);
+        let named = named.map_err(|source| ChannelError::Manifest { uri: uri.to_string(), source })?;
+        let location = self.machine.buckets.locate(&named.prefix)?;
+        // The first element is the prefix.
+        let elements = stream::iter(named.objects.iter().zip(2..));
+        let found = elements.map(|(object, number)| self.find(uri, format!("element {number}"), object));
+        Ok(Listing {
+            objects: found.buffered(AT_ONCE).try_collect().await?,
+            names: Names::AfterPrefix,
+            ..empty(location.key().to_owned(), location.path())
+        })
+    }
+
+    async fn of_lines(&self, uri: &ObjectUri, names: &[String]) -> Result<Listing, ChannelError> {
+        let lines = manifest::lines(&*self.manifest(uri).await?, names);
+        let lines = lines.map_err(|source| ChannelError::Manifest { uri: uri.to_string(), source })?;
+        let entries = stream::iter(lines).map(|line| self.entry(uri, line));
+        let entries = entries.buffered(AT_ONCE).try_collect().await?;
+        let location = self.machine.buckets.locate(uri)?;
+        Ok(Listing { lines: Some(entries), ..empty(location.key().to_owned(), location.path()) })
+    }
+
+    async fn entry(&self, manifest: &ObjectUri, line: Line) -> Result<Entry, ChannelError> {
+        let mut pieces = Vec::with_capacity(line.attributes.len());
+        for attribute in line.attributes {
+            pieces.push(match attribute {
+                Attribute::Text(text) => Piece::Text(text),
+                Attribute::Reference(object) => {
+                    let found = self.find(manifest, format!("line {}", line.number), &object).await?;
+                    let Object { key, source, size } = found;
+                    Piece::Object(ObjectPlan { source, relative: key, size })
+                }
+            });
+        }
+        Ok(Entry(pieces))
+    }
+
+    /// The content of a manifest, of a size that can be held in memory.
+    async fn manifest(&self, uri: &ObjectUri) -> Result<Bytes, ChannelError> {
+        let location = self.machine.buckets.locate(uri)?;
+        let Some(found) = location.object(self.stores).await? else {
+            return Err(ChannelError::NoManifest { uri: uri.to_string(), path: location.path() });
         };
-        entries.push(Entry(line.attributes.into_iter().map(piece).collect::<Result<_, ChannelError>>()?));
+        Ok(self.stores.read(&found.source, found.size, LIMIT).await?)
     }
-    let location = machine.buckets.locate(uri)?;
-    Ok(Listing { lines: Some(entries), ..empty(location.key.clone(), location.path()) })
-}
 
-/// A manifest, of a size that can be held in memory.
-fn open_manifest(uri: &ObjectUri, machine: &Machine) -> Result<impl Read, ChannelError> {
-    let location = machine.buckets.locate(uri)?;
-    let Some(found) = object(&location)? else {
-        return Err(ChannelError::NoManifest { uri: uri.to_string(), path: location.path() });
-    };
-    if found.size > LIMIT {
-        let source = ManifestError::TooLarge { size: found.size };
-        return Err(ChannelError::Manifest { uri: uri.to_string(), source });
-    }
-    Ok(fs::File::open(&found.path).map_err(StorageError::Io)?.take(LIMIT))
-}
-
-/// An object that a manifest names.
-fn find(
-    manifest: &ObjectUri,
-    place: &str,
-    uri: &ObjectUri,
-    machine: &Machine,
-) -> Result<Object, ChannelError> {
-    let (manifest, place) = (manifest.to_string(), place.to_owned());
-    let location = match machine.buckets.locate(uri) {
-        Ok(location) => location,
-        Err(source) => return Err(ChannelError::Named { uri: manifest, place, source }),
-    };
-    match object(&location) {
-        Ok(Some(found)) => Ok(found),
-        Ok(None) => {
-            let (object, path) = (uri.to_string(), location.path());
-            Err(ChannelError::NoObject { uri: manifest, place, object, path })
-        }
-        Err(source) => Err(ChannelError::Named { uri: manifest, place, source }),
-    }
-}
-
-/// One object, if it is there.
-fn object(location: &Location) -> Result<Option<Object>, StorageError> {
-    let path = location.path();
-    match fs::metadata(&path) {
-        Ok(found) if found.is_file() => {
-            Ok(Some(Object { key: location.key.clone(), path, size: found.len() }))
-        }
-        Ok(_) => Ok(None),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            Ok(None)
-        }
-        Err(error) => Err(error.into()),
+    /// An object that a manifest names.
+    async fn find(
+        &self,
+        manifest: &ObjectUri,
+        place: String,
+        uri: &ObjectUri,
+    ) -> Result<Object, ChannelError> {
+        let failed = |source| ChannelError::Named { uri: manifest.to_string(), place: place.clone(), source };
+        let location = self.machine.buckets.locate(uri).map_err(failed)?;
+        let found = location.object(self.stores).await.map_err(failed)?;
+        found.ok_or_else(|| ChannelError::NoObject {
+            uri: manifest.to_string(),
+            place: place.clone(),
+            object: uri.to_string(),
+            path: location.path(),
+        })
     }
 }
 
@@ -211,5 +221,5 @@ fn folder(id: &str, directory: &str, machine: &Machine) -> Result<Listing, Chann
         let (directory, id) = (directory.to_owned(), id.to_owned());
         return Err(ChannelError::NoFolder { directory, id, path });
     }
-    Ok(empty(String::new(), path))
+    Ok(empty(String::new(), Some(path)))
 }

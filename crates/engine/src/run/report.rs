@@ -40,6 +40,15 @@ pub enum Report {
         objects: u64,
         /// Bytes that are there.
         bytes: u64,
+        /// Objects that will be there in the end.
+        #[serde(default)]
+        of_objects: u64,
+        /// Bytes that will be there in the end.
+        #[serde(default)]
+        of_bytes: u64,
+        /// Milliseconds since the staging began.
+        #[serde(default)]
+        millis: u64,
     },
     /// `train` has been started.
     Training,

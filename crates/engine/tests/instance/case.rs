@@ -18,7 +18,7 @@ use rustix::process::{Pid, PidfdFlags, getuid, pidfd_open};
 use tempfile::TempDir;
 use trainyard_engine::plan::{
     ChannelPlan, Delivery, GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, NetworkPlan, ObjectPlan,
-    OutputPlan, Role, RuntimePlan,
+    OutputPlan, Role, RuntimePlan, StoragePlan,
 };
 use trainyard_engine::run::{
     InstanceDirectory, LogLine, Manifests, Outcome, Parts, Report, RunDirectory, Stamped, Stream, Tail,
@@ -81,6 +81,7 @@ impl Case {
             limits: Limits::of_pids(None),
             gpus: GpuPlan::default(),
             compression_level: 1,
+            storage: StoragePlan::default(),
         };
         Self { folder, plan, user, shield: Shield::Overlay, manifests: Manifests::new() }
     }
@@ -94,7 +95,11 @@ impl Case {
             let source = folder.join(relative);
             fs::create_dir_all(source.parent().unwrap()).unwrap();
             fs::write(&source, content).unwrap();
-            objects.push(ObjectPlan { source, relative: (*relative).to_owned(), size: content.len() as u64 });
+            objects.push(ObjectPlan {
+                source: source.into(),
+                relative: (*relative).to_owned(),
+                size: content.len() as u64,
+            });
         }
         let name = name.to_owned();
         let delivery = Delivery::Files;

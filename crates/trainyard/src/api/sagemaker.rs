@@ -15,6 +15,7 @@ use crate::exit::one_line;
 mod describe;
 mod list;
 mod search;
+mod update;
 
 /// Carries out an operation by its name.
 pub(super) fn carry_out(jobs: &Jobs, operation: &str, input: Value) -> ApiResult {
@@ -24,7 +25,7 @@ pub(super) fn carry_out(jobs: &Jobs, operation: &str, input: Value) -> ApiResult
         "ListTrainingJobs" => list::list(jobs, read(input)?),
         "StopTrainingJob" => stop(jobs, &read::<Named>(input)?.job),
         "DeleteTrainingJob" => delete(jobs, &read::<Named>(input)?.job),
-        "UpdateTrainingJob" => update(jobs, &read(input)?),
+        "UpdateTrainingJob" => update::update(jobs, read(input)?),
         "Search" => search::search(jobs, &read(input)?),
         "AddTags" => add_tags(jobs, read(input)?),
         "ListTags" => list_tags(jobs, &read(input)?),
@@ -56,7 +57,8 @@ fn arn(jobs: &Jobs, job: &str) -> String {
 
 fn create(jobs: &Jobs, request: CreateTrainingJobRequest) -> ApiResult {
     let name = request.training_job_name.clone().unwrap_or_default();
-    match jobs.create(request) {
+    // Listing the objects of a store takes its time.
+    match tokio::runtime::Handle::current().block_on(jobs.create(request)) {
         Ok(()) => Ok(json!({ "TrainingJobArn": arn(jobs, &name) })),
         Err(CreateError::Engine(EngineError::Store(StoreError::Exists { job }))) => Err(in_use(jobs, &job)),
         Err(CreateError::Engine(EngineError::Running { job })) => Err(in_use(jobs, &job)),
@@ -87,27 +89,6 @@ fn stop(jobs: &Jobs, job: &str) -> ApiResult {
             Err(ApiError::validation(message))
         }
         Err(error) => Err(refused(error)),
-    }
-}
-
-#[derive(Deserialize)]
-struct Update {
-    #[serde(rename = "TrainingJobName")]
-    job: String,
-    #[serde(flatten)]
-    changes: serde_json::Map<String, Value>,
-}
-
-/// Profilers, warm pools and shells into instances, which this operation changes, do not exist here.
-fn update(jobs: &Jobs, input: &Update) -> ApiResult {
-    let described =
-        jobs.described(&input.job).map_err(|error| ApiError::internal(one_line(&error.into())))?;
-    let job = described.ok_or_else(not_found)?.job;
-    match input.changes.keys().next() {
-        None => Ok(json!({ "TrainingJobArn": arn(jobs, &job.name) })),
-        Some(member) => Err(ApiError::validation(format!(
-            "{member}: not supported; of a job nothing can be changed but its tags"
-        ))),
     }
 }
 

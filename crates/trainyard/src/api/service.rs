@@ -12,8 +12,8 @@ use serde_json::Value;
 use trainyard_engine::engine::Jobs;
 
 use super::answer::{ApiError, ApiResult, Form, write};
-use super::signature::{Signed, verify};
 use super::{logs, sagemaker, sts};
+use crate::signature::{Signed, verify};
 
 /// Of a request that is not S3's, in bytes; the largest that the API allows has less.
 const LARGEST_BODY: usize = 4 << 20;

@@ -53,7 +53,7 @@ fn role_of(name: &str) -> String {
     let encoded = percent_encoding::utf8_percent_encode(policy, percent_encoding::NON_ALPHANUMERIC);
     let name = escaped(name);
     format!(
-        "<Role><Path>/</Path><RoleName>{name}</RoleName><RoleId>AROATRAINYARD</RoleId>\
+        "<Role><Path>/</Path><RoleName>{name}</RoleName><RoleId>AROATRAINYARD00000000</RoleId>\
          <Arn>arn:aws:iam::{ACCOUNT}:role/{name}</Arn><CreateDate>2026-01-01T00:00:00Z</CreateDate>\
          <AssumeRolePolicyDocument>{encoded}</AssumeRolePolicyDocument></Role>"
     )

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use trainyard_engine::instance::supervise;
+use trainyard_engine::instance::{Own, supervise};
 use trainyard_engine::network::job_network;
 use trainyard_engine::run::InstanceDirectory;
 use trainyard_engine::runtime::{Shield, container_init, instance_init};
 
 use crate::exit::Exit;
+use crate::machine::store_credentials;
 
 /// Run one instance of a job; started by a backend
 #[derive(Debug, clap::Args)]
@@ -22,7 +23,8 @@ pub(super) struct Instance {
 impl Instance {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let program = env::current_exe().context("finding this program's own file")?;
-        supervise(&InstanceDirectory::open(&self.folder), &program, Shield::default())?;
+        let own = Own { shield: Shield::default(), credentials: store_credentials() };
+        supervise(&InstanceDirectory::open(&self.folder), &program, own)?;
         Ok(Exit::Completed)
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::resources::{Gpus, Limits};
+use super::storage::{CacheTable, StorageTable};
 use super::{Origin, Runtime, Setting};
 
 /// What a file says, and which file it is.
@@ -30,6 +31,10 @@ pub(super) struct Settings {
     pub(super) file_systems: BTreeMap<String, PathBuf>,
     #[serde(default)]
     pub(super) images: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) storage: StorageTable,
+    #[serde(default)]
+    pub(super) cache: CacheTable,
 }
 
 /// A file that can't be used.

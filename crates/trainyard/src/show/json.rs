@@ -6,6 +6,7 @@ use serde_json::json;
 use trainyard_engine::job::{Job, Transition};
 use trainyard_engine::run::{LogLine, Report, Stamped};
 
+use super::Speed;
 use crate::exit::Exit;
 
 pub(super) fn transition(job: &Job, transition: &Transition) -> String {
@@ -33,7 +34,14 @@ pub(super) fn report(host: &str, stamped: &Stamped) -> String {
     let at = stamped.at;
     let progress = |phase: &str, objects: Option<u64>, bytes: Option<u64>| json!({"event": "progress", "host": host, "phase": phase, "objects": objects, "bytes": bytes, "at": at});
     let event = match &stamped.report {
-        Report::Staging { objects, bytes } => progress("staging", Some(*objects), Some(*bytes)),
+        Report::Staging { objects, bytes, of_objects, of_bytes, millis } => {
+            let speed = Speed::of(*bytes, *of_bytes, *millis);
+            json!({
+                "event": "progress", "host": host, "phase": "staging", "objects": objects, "bytes": bytes,
+                "of_objects": of_objects, "of_bytes": of_bytes, "bytes_per_second": speed.bytes_per_second,
+                "seconds_left": speed.seconds_left, "at": at,
+            })
+        }
         Report::Training => progress("training", None, None),
         Report::Collecting { bytes } => progress("collecting", None, Some(*bytes)),
         Report::Metric { name, value } => {

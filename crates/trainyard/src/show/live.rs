@@ -4,16 +4,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use console::{Color, Style, StyledObject};
 use indicatif::{HumanBytes, MultiProgress, ProgressBar, ProgressStyle};
 use trainyard_engine::job::Job;
 use trainyard_engine::run::Report;
 
-use super::outcome_text;
-
-/// Colours that can be read on dark and on light ground; hosts take them in turn.
-const COLOURS: [Color; 6] =
-    [Color::Cyan, Color::Green, Color::Yellow, Color::Magenta, Color::Blue, Color::Red];
+use super::{HostNames, Speed, outcome_text, screen};
 
 /// Instances beyond these have no line of their own: a terminal has few lines.
 const MOST_LINES: usize = 16;
@@ -21,19 +16,16 @@ const MOST_LINES: usize = 16;
 pub(super) struct Live {
     all: MultiProgress,
     bars: BTreeMap<String, ProgressBar>,
-    hosts: Vec<String>,
-    /// Of the longest host name.
-    width: usize,
+    hosts: HostNames,
 }
 
 impl Live {
     pub(super) fn new(job: &Job) -> Self {
         let all = MultiProgress::new();
-        let hosts: Vec<_> = job.instances.iter().map(|instance| instance.host.clone()).collect();
-        let width = hosts.iter().map(String::len).max().unwrap_or(0);
-        let mut live = Self { all, bars: BTreeMap::new(), hosts, width };
+        let hosts = HostNames::new(job.instances.iter().map(|instance| instance.host.clone()).collect());
+        let mut live = Self { all, bars: BTreeMap::new(), hosts };
         for host in live.hosts.iter().take(MOST_LINES) {
-            let bar = live.all.add(ProgressBar::new_spinner()).with_prefix(live.name(host).to_string());
+            let bar = live.all.add(ProgressBar::new_spinner()).with_prefix(live.hosts.name(host).to_string());
             bar.set_style(style());
             bar.set_message("waiting");
             bar.enable_steady_tick(Duration::from_millis(100));
@@ -42,32 +34,34 @@ impl Live {
         live
     }
 
-    /// A host's name in its own colour, as wide as the longest.
-    fn name(&self, host: &str) -> StyledObject<String> {
-        let index = self.hosts.iter().position(|name| name == host).unwrap_or(0);
-        Style::new().fg(COLOURS[index % COLOURS.len()]).apply_to(format!("{host:width$}", width = self.width))
-    }
-
     pub(super) fn report(&self, host: &str, report: &Report) {
         let Some(bar) = self.bars.get(host) else { return };
         match report {
-            Report::Staging { objects, bytes } => {
-                bar.set_message(format!("staging     {objects} objects, {}", HumanBytes(*bytes)));
+            Report::Staging { objects, bytes, of_objects, of_bytes, millis } => {
+                let speed = Speed::of(*bytes, *of_bytes, *millis);
+                bar.set_message(format!(
+                    "staging     {objects} of {of_objects} objects, {} of {}{speed}",
+                    HumanBytes(*bytes),
+                    HumanBytes(*of_bytes)
+                ));
             }
             Report::Training => bar.set_message("training"),
             Report::Exited(exit) => bar.set_message(format!("exit code {}", exit.code())),
             Report::Collecting { bytes } => bar.set_message(format!("collecting  {}", HumanBytes(*bytes))),
-            Report::Ended { outcome, .. } => bar.finish_with_message(outcome_text(outcome)),
+            Report::Ended { outcome, .. } => {
+                bar.finish_with_message(screen(&outcome_text(outcome)).into_owned())
+            }
             Report::Metric { .. } | Report::Warning { .. } => {}
         }
     }
 
     pub(super) fn log(&self, host: &str, line: &str) -> io::Result<()> {
-        self.print(&format!("{} | {line}", self.name(host)))
+        self.print(&format!("{} | {line}", self.hosts.name(host)))
     }
 
-    /// Prints above the live lines.
+    /// Prints above the live lines, which text of others must not disturb.
     pub(super) fn print(&self, text: &str) -> io::Result<()> {
+        let text = screen(text);
         self.all.suspend(|| writeln!(io::stdout().lock(), "{text}"))
     }
 

@@ -12,6 +12,16 @@ pub(super) fn size(block: &[u8; BLOCK]) -> Option<u64> {
     number(&block[124..136]).filter(|&size| i64::try_from(size).is_ok())
 }
 
+/// The time of the last change, in seconds since 1970, unless the field holds no number.
+pub(super) fn modified(block: &[u8; BLOCK]) -> Option<u64> {
+    number(&block[136..148])
+}
+
+/// The nine lowest bits of the mode; none of them where the field holds no number.
+pub(super) fn mode(block: &[u8; BLOCK]) -> u32 {
+    number(&block[100..108]).map_or(0, |mode| (mode & 0o777) as u32)
+}
+
 /// Prefix and name, joined.
 pub(super) fn path(block: &[u8; BLOCK]) -> Vec<u8> {
     let name = text(&block[..100]);

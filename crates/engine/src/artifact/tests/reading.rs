@@ -53,6 +53,22 @@ fn padded(content: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn an_entry_tells_its_time_and_mode_where_the_archive_does() {
+    let said = block("said", b'0', 0, |header| header.set_mtime(1_440_938_160));
+    let silent = block("silent", b'0', 0, |header| {
+        header.as_mut_bytes()[100..108].copy_from_slice(b"nothing\0");
+        header.as_mut_bytes()[136..148].copy_from_slice(b"no number  \0");
+    });
+    let archive = gzip(&[said, silent, vec![0; 1024]].concat());
+    let mut reader = ArchiveReader::new(archive.as_slice());
+    let mut seen = Vec::new();
+    while let Some(entry) = reader.next_entry().unwrap() {
+        seen.push((entry.modified, entry.mode));
+    }
+    assert_eq!(seen, [(Some(1_440_938_160), 0o644), (None, 0)]);
+}
+
+#[test]
 fn each_entry_gives_its_host_path_and_content() {
     let scratch = TempDir::new().unwrap();
     let long = "long/".repeat(60);

@@ -33,6 +33,7 @@ fn shown(described: &Described, arn: &str) -> ApiResult {
     let Value::Object(mut sent) = sent else { return Err(ApiError::internal("the request is damaged")) };
     NOT_SHOWN.iter().for_each(|member| drop(sent.shift_remove(*member)));
     fill_in(&mut sent);
+    let profiled = profiling(&mut sent, job);
     let mut shown = Map::new();
     shown.insert("TrainingJobName".into(), json!(job.name));
     shown.insert("TrainingJobArn".into(), json!(arn));
@@ -41,6 +42,7 @@ fn shown(described: &Described, arn: &str) -> ApiResult {
     shown.insert("SecondaryStatus".into(), json!(job.secondary_status()));
     shown.extend(job.failure_reason.iter().map(|reason| ("FailureReason".into(), json!(reason))));
     shown.extend(sent);
+    shown.extend(profiled);
     shown.extend(times(job));
     let transitions: Vec<_> = job.transitions.iter().map(transition).collect();
     shown.insert("SecondaryStatusTransitions".into(), json!(transitions));
@@ -78,6 +80,38 @@ fn fill_in(sent: &mut Map<String, Value>) {
             }
         }
     }
+}
+
+/// Between two samples of the profiler, in milliseconds, of a job that names no other time.
+const PROFILING_INTERVAL: u64 = 500;
+
+/// What is shown of the profiler. What its instances take is measured for every job and is in CloudWatch; its rules are
+/// programs of Amazon's own and are not evaluated.
+fn profiling(sent: &mut Map<String, Value>, job: &Job) -> Map<String, Value> {
+    let mut shown = Map::new();
+    let config = sent.get_mut("ProfilerConfig").and_then(Value::as_object_mut);
+    let enabled = config.is_some_and(|config| {
+        config.entry("ProfilingIntervalInMilliseconds").or_insert_with(|| json!(PROFILING_INTERVAL));
+        config.get("DisableProfiler") != Some(&json!(true))
+    });
+    shown.insert("ProfilingStatus".into(), json!(if enabled { "Enabled" } else { "Disabled" }));
+    let rules = sent.get("ProfilerRuleConfigurations").and_then(Value::as_array);
+    let statuses: Vec<_> = rules
+        .into_iter()
+        .flatten()
+        .map(|rule| {
+            json!({
+                "RuleConfigurationName": rule["RuleConfigurationName"],
+                "RuleEvaluationStatus": "Error",
+                "StatusDetails": "rules are not evaluated here; what the instances take is in CloudWatch",
+                "LastModifiedTime": seconds(job.created),
+            })
+        })
+        .collect();
+    if !statuses.is_empty() {
+        shown.insert("ProfilerRuleEvaluationStatuses".into(), json!(statuses));
+    }
+    shown
 }
 
 /// The place of the archive, whether it is there yet or not.

@@ -98,8 +98,13 @@ pub(super) fn search(jobs: &Jobs, input: &Search) -> ApiResult {
 }
 
 /// Members that Describe has and a record of Search has not.
-const NOT_IN_RECORDS: [&str; 4] =
-    ["RemoteDebugConfig", "InfraCheckConfig", "ProfilerRuleConfigurations", "ProfilingStatus"];
+const NOT_IN_RECORDS: [&str; 5] = [
+    "RemoteDebugConfig",
+    "InfraCheckConfig",
+    "ProfilerRuleConfigurations",
+    "ProfilerRuleEvaluationStatuses",
+    "ProfilingStatus",
+];
 
 fn records(jobs: &Jobs) -> Result<Vec<Value>, ApiError> {
     let mut query = JobQuery { sort_by: SortBy::Name, limit: AT_ONCE, ..JobQuery::default() };

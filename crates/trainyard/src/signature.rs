@@ -1,4 +1,5 @@
-//! Signature Version 4 of requests that are not S3's (IAM user guide, "Create a signed AWS API request").
+//! Signature Version 4 of requests (IAM user guide, "Create a signed AWS API request"): checked by the endpoint,
+//! made by the client.
 //!
 //! Pure: the time and the secrets come from the caller.
 
@@ -13,28 +14,28 @@ const CLOCK_SKEW: i64 = 15 * 60;
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
 /// A request as it was signed.
-#[derive(Debug)]
-pub(super) struct Signed<'a> {
-    pub(super) method: &'a str,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Signed<'a> {
+    pub(crate) method: &'a str,
     /// As it was sent, without the query.
-    pub(super) path: &'a str,
+    pub(crate) path: &'a str,
     /// As it was sent, without the question mark.
-    pub(super) query: &'a str,
-    pub(super) headers: &'a HeaderMap,
-    pub(super) body: &'a [u8],
+    pub(crate) query: &'a str,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) body: &'a [u8],
 }
 
 /// Who has signed, and for what.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Signer {
-    pub(super) access_key: String,
-    pub(super) region: String,
-    pub(super) service: String,
+pub(crate) struct Signer {
+    pub(crate) access_key: String,
+    pub(crate) region: String,
+    pub(crate) service: String,
 }
 
 /// A request that is not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum SignatureError {
+pub(crate) enum SignatureError {
     #[error("Missing Authentication Token: sign the request with the keys that `trainyard env` prints")]
     Missing,
     #[error("the Authorization header has no usable {0}")]
@@ -52,7 +53,7 @@ pub(super) enum SignatureError {
 
 impl SignatureError {
     /// As Amazon's services name it.
-    pub(super) fn code(self) -> &'static str {
+    pub(crate) fn code(self) -> &'static str {
         match self {
             Self::Missing => "MissingAuthenticationTokenException",
             Self::Incomplete(_) => "IncompleteSignatureException",
@@ -75,7 +76,7 @@ struct Authorization<'a> {
 }
 
 /// Checks that a request was signed with a known key, now; `now` is in seconds since 1970.
-pub(super) fn verify(
+pub(crate) fn verify(
     request: &Signed<'_>,
     secret: impl Fn(&str) -> Option<String>,
     now: i64,
@@ -88,11 +89,10 @@ pub(super) fn verify(
         return Err(SignatureError::Clock);
     }
     let secret = secret(given.access_key).ok_or(SignatureError::UnknownKey)?;
-    let canonical = canonical_request(request, given.signed_headers)?;
-    let to_sign = format!("{ALGORITHM}\n{date}\n{}\n{}", given.scope, hex(&Sha256::digest(canonical)));
+    let canonical = canonical_request(request, given.signed_headers, Paths::EncodedTwice)?;
+    let to_sign = to_sign(date, given.scope, &canonical);
     let signature = from_hex(given.signature).ok_or(SignatureError::Incomplete("Signature"))?;
-    let steps = [given.date, given.region, given.service, "aws4_request"];
-    let key = steps.iter().fold(format!("AWS4{secret}").into_bytes(), |key, step| mac(&key, step.as_bytes()));
+    let key = signing_key(&secret, [given.date, given.region, given.service]);
     // In constant time.
     let right = keyed(&key).is_some_and(|mut mac| {
         mac.update(to_sign.as_bytes());
@@ -104,6 +104,51 @@ pub(super) fn verify(
     let owned = |text: &str| text.to_owned();
     let Authorization { access_key, region, service, .. } = given;
     Ok(Signer { access_key: owned(access_key), region: owned(region), service: owned(service) })
+}
+
+/// How a service wants the path in what is signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paths {
+    /// As it was sent, and encoded once more.
+    EncodedTwice,
+    /// As it was sent: S3.
+    AsSent,
+}
+
+/// The value of the `Authorization` header with which `signer` signs a request.
+///
+/// All headers of the request are signed; `host` and `x-amz-date` have to be among them.
+///
+/// # Errors
+/// One of the two is not.
+pub(crate) fn sign(
+    request: &Signed<'_>,
+    signer: &Signer,
+    secret: &str,
+    paths: Paths,
+) -> Result<String, SignatureError> {
+    let date = text(request.headers, "x-amz-date").ok_or(SignatureError::Incomplete("X-Amz-Date"))?;
+    let mut names: Vec<_> = request.headers.keys().map(|name| name.as_str()).collect();
+    names.sort_unstable();
+    let signed_headers = names.join(";");
+    let day = date.get(..8).ok_or(SignatureError::Incomplete("X-Amz-Date"))?;
+    let Signer { access_key, region, service } = signer;
+    let scope = format!("{day}/{region}/{service}/aws4_request");
+    let to_sign = to_sign(date, &scope, &canonical_request(request, &signed_headers, paths)?);
+    let signature = hex(&mac(&signing_key(secret, [day, region, service]), to_sign.as_bytes()));
+    Ok(format!(
+        "{ALGORITHM} Credential={access_key}/{scope}, SignedHeaders={signed_headers}, Signature={signature}"
+    ))
+}
+
+fn to_sign(date: &str, scope: &str, canonical: &str) -> String {
+    format!("{ALGORITHM}\n{date}\n{scope}\n{}", hex(&Sha256::digest(canonical)))
+}
+
+/// The key for day, region and service.
+fn signing_key(secret: &str, scope: [&str; 3]) -> Vec<u8> {
+    let steps = scope.into_iter().chain(["aws4_request"]);
+    steps.fold(format!("AWS4{secret}").into_bytes(), |key, step| mac(&key, step.as_bytes()))
 }
 
 fn parse(header: &str) -> Result<Authorization<'_>, SignatureError> {
@@ -126,8 +171,16 @@ fn parse(header: &str) -> Result<Authorization<'_>, SignatureError> {
     }
 }
 
-fn canonical_request(request: &Signed<'_>, signed_headers: &str) -> Result<String, SignatureError> {
-    let mut lines = format!("{}\n{}\n{}\n", request.method, encoded(request.path), query(request.query));
+fn canonical_request(
+    request: &Signed<'_>,
+    signed_headers: &str,
+    paths: Paths,
+) -> Result<String, SignatureError> {
+    let path = match paths {
+        Paths::EncodedTwice => encoded(request.path),
+        Paths::AsSent => request.path.to_owned(),
+    };
+    let mut lines = format!("{}\n{path}\n{}\n", request.method, query(request.query));
     let names: Vec<_> = signed_headers.split(';').collect();
     // Without the host a request for another endpoint could be sent to this one.
     if !names.contains(&"host") {
@@ -148,7 +201,7 @@ fn canonical_request(request: &Signed<'_>, signed_headers: &str) -> Result<Strin
     Ok(lines)
 }
 
-/// The path is encoded twice, but for S3.
+/// The path, encoded.
 fn encoded(path: &str) -> String {
     let mut text = String::with_capacity(path.len());
     for byte in path.bytes() {
@@ -190,14 +243,16 @@ fn keyed(key: &[u8]) -> Option<Hmac<Sha256>> {
     Hmac::new_from_slice(key).ok()
 }
 
-fn mac(key: &[u8], text: &[u8]) -> Vec<u8> {
+/// HMAC-SHA-256 (RFC 2104).
+pub(crate) fn mac(key: &[u8], text: &[u8]) -> Vec<u8> {
     keyed(key).map_or_else(Vec::new, |mut mac| {
         mac.update(text);
         mac.finalize().into_bytes().to_vec()
     })
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// In lower case.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
@@ -246,6 +301,22 @@ mod tests {
         let signer = check(&[], b"", NOW).unwrap();
         assert_eq!((signer.region.as_str(), signer.service.as_str()), ("us-east-1", "iam"));
         assert!(check(&[], b"", NOW + CLOCK_SKEW).is_ok());
+    }
+
+    #[test]
+    fn what_is_signed_is_amazons_own_example_and_is_found_right() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &HEADERS[..3] {
+            headers.insert(HeaderName::try_from(*name).unwrap(), HeaderValue::from_str(value).unwrap());
+        }
+        let query = "Action=ListUsers&Version=2010-05-08";
+        let request = Signed { method: "GET", path: "/", query, headers: &headers, body: b"" };
+        let signer =
+            Signer { access_key: "AKIDEXAMPLE".into(), region: "us-east-1".into(), service: "iam".into() };
+        assert_eq!(sign(&request, &signer, SECRET, Paths::EncodedTwice).unwrap(), HEADERS[3].1);
+        headers.remove("x-amz-date");
+        let undated = Signed { method: "GET", path: "/", query, headers: &headers, body: b"" };
+        assert!(sign(&undated, &signer, SECRET, Paths::AsSent).is_err());
     }
 
     #[test]

@@ -1,0 +1,161 @@
+//! `[storage]` and `[cache]`: buckets that are in stores, and what is kept of their objects.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Context;
+use serde::Deserialize;
+use trainyard_engine::storage::StoreAddress;
+
+use super::file::File;
+
+/// What is said about stores.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Storage {
+    /// Buckets with a store of their own.
+    pub(crate) buckets: BTreeMap<String, StoreAddress>,
+    /// The store of all buckets that are named nowhere; they are folders when absent.
+    pub(crate) others: Option<StoreAddress>,
+    cache: Option<u64>,
+}
+
+/// The table `[storage]`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct StorageTable {
+    default: Option<Others>,
+    endpoint: Option<String>,
+    region: Option<String>,
+    path_style: Option<bool>,
+    profile: Option<String>,
+    anonymous: bool,
+    bucket: BTreeMap<String, StoreAddress>,
+}
+
+/// Where the buckets are that are named nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Others {
+    /// Below the data folder.
+    Folders,
+    /// At Amazon, or at the endpoint.
+    Aws,
+}
+
+/// The table `[cache]`.
+#[derive(Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct CacheTable {
+    max: Option<String>,
+}
+
+/// Without `[cache] max` one tenth of the file system may be used.
+const CACHE_SHARE: u64 = 10;
+
+impl Storage {
+    pub(super) fn merge(file: &File) -> anyhow::Result<Self> {
+        let StorageTable { default, endpoint, region, path_style, profile, anonymous, bucket } =
+            file.settings.storage.clone();
+        let others = match default {
+            Some(Others::Folders) => None,
+            Some(Others::Aws) => Some(()),
+            None => endpoint.as_ref().map(|_| ()),
+        };
+        let address = StoreAddress { endpoint, region, path_style, profile, anonymous };
+        let named = bucket.iter().map(|(name, address)| (format!("[storage.bucket.{name}]"), address));
+        for (place, address) in named.chain([("[storage]".to_owned(), &address)]) {
+            address.bucket_url("bucket", "region").with_context(|| format!("configuration file, {place}"))?;
+        }
+        let cache = file.settings.cache.max.as_deref().map(bytes).transpose();
+        let cache = cache.context("configuration file, [cache] max")?;
+        Ok(Self { buckets: bucket, others: others.map(|()| address), cache })
+    }
+
+    /// How much is kept of what comes from stores, in bytes.
+    pub(crate) fn cache_limit(&self, data: &Path) -> u64 {
+        self.cache.unwrap_or_else(|| share_of(data))
+    }
+}
+
+/// A tenth of the file system that a folder is on, which need not be there yet.
+fn share_of(folder: &Path) -> u64 {
+    let there = folder.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
+    trainyard_engine::storage::file_system_size(there).map_or(0, |size| size / CACHE_SHARE)
+}
+
+/// A number of bytes with or without a unit: `0`, `500 MB`, `20GB`, `1.5 TiB`.
+fn bytes(text: &str) -> anyhow::Result<u64> {
+    const UNITS: [(&str, u64); 8] = [
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("TiB", 1 << 40),
+        ("KB", 1_000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("TB", 1_000_000_000_000),
+    ];
+    let text = text.trim();
+    let unit = UNITS.into_iter().find_map(|(name, factor)| Some((text.strip_suffix(name)?, factor)));
+    let (number, factor) = unit.unwrap_or((text, 1));
+    let number: f64 =
+        number.trim().parse().ok().filter(|number| (0.0..1e15).contains(number)).with_context(|| {
+            format!("{text:?} is no size: write a number and a unit, such as \"20GB\", or \"0\" for nothing")
+        })?;
+    // Below 2^64 for every unit that disks have.
+    Ok((number * factor as f64) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_numbers_with_units() {
+        let table =
+            [("0", 0), ("12", 12), ("20GB", 20_000_000_000), ("1.5 KiB", 1536), ("500 MB", 500_000_000)];
+        for (text, size) in table {
+            assert_eq!(bytes(text).unwrap(), size, "{text}");
+        }
+        for wrong in ["", "GB", "20 G", "-1", "1e99", "NaN"] {
+            assert!(bytes(wrong).unwrap_err().to_string().contains("is no size"), "{wrong}");
+        }
+    }
+
+    fn merged(text: &str) -> anyhow::Result<Storage> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("config.toml");
+        fs_err::write(&path, text)?;
+        Storage::merge(&File::read(&path)?)
+    }
+
+    #[test]
+    fn buckets_are_in_a_store_only_if_the_file_says_so() {
+        assert_eq!(merged("").unwrap(), Storage::default());
+        assert_eq!(merged("[storage]\nregion = 'r'").unwrap(), Storage::default());
+        assert_eq!(merged("[storage]\ndefault = 'aws'").unwrap().others, Some(StoreAddress::default()));
+        let minio =
+            merged("[storage]\nendpoint = 'http://h:1'\nprofile = 'p'\n[storage.bucket.b]\nregion = 'x'");
+        let minio = minio.unwrap();
+        assert_eq!(minio.others.unwrap().endpoint.as_deref(), Some("http://h:1"));
+        assert_eq!(minio.buckets["b"].region.as_deref(), Some("x"));
+        let folders = merged("[storage]\nendpoint = 'http://h:1'\ndefault = 'folders'").unwrap();
+        assert_eq!(folders.others, None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        let table = [
+            ("[storage.bucket.b]\nendpoint = 'h:1'", vec!["storage.bucket.b", "h:1"]),
+            ("[storage]\nendpoint = ''", vec!["[storage]", "http://HOST"]),
+            ("[cache]\nmax = 'much'", vec!["[cache] max", "much"]),
+            ("[storage]\nsecret = 'x'", vec!["secret", "endpoint", "line 2"]),
+        ];
+        for (text, words) in table {
+            let error = format!("{:#}", merged(text).unwrap_err());
+            for word in words {
+                assert!(error.contains(word), "{text}: {error}");
+            }
+        }
+    }
+}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yard as yards
+from endpoint import Endpoint, remove_bucket
 from machine_image import MachineImage
 
 
@@ -70,6 +71,34 @@ def yard(request, binary, base):
     left = [] if request.node.stash.get(failed, False) else yard.leftovers()
     yard.close()
     assert not left, "left behind:\n" + "\n".join(left)
+
+
+@pytest.fixture(scope="module")
+def shared_yard(binary, base):
+    """A yard for all tests of a module that only talk to one endpoint; it too fails for anything that is left over."""
+    yard = yards.Yard(binary, os.geteuid(), base)
+    yield yard
+    left = yard.leftovers()
+    yard.close()
+    assert not left, "left behind:\n" + "\n".join(left)
+
+
+@pytest.fixture(scope="module")
+def s3_endpoint(shared_yard):
+    endpoint = Endpoint(shared_yard)
+    yield endpoint
+    endpoint.stop()
+
+
+@pytest.fixture
+def s3(s3_endpoint):
+    """A client and an empty bucket `bucket`; every bucket that a test makes is removed after it, as users would do it."""
+    client = s3_endpoint.client()
+    client.create_bucket(Bucket="bucket")
+    yield client
+    for bucket in client.list_buckets()["Buckets"]:
+        if bucket["Name"] != "results":
+            remove_bucket(client, bucket["Name"])
 
 
 failed = pytest.StashKey[bool]()

@@ -22,6 +22,7 @@ use crate::store::{Store, StoreError};
 
 mod drive;
 mod jobs;
+mod outbox;
 mod publish;
 mod queue;
 #[cfg(test)]
@@ -32,6 +33,7 @@ mod waiting;
 pub use drive::TakenOver;
 pub use drive::{Command, Driver, Notice};
 pub use jobs::{AmendError, CreateError, Described, Jobs, JobsSetup, StopError, TagChange};
+pub use outbox::Outbox;
 pub use waiting::Waiting;
 
 /// How long a full disk is waited for: a minute.
@@ -45,6 +47,7 @@ pub struct Engine {
     store: Arc<Mutex<Store>>,
     runs: PathBuf,
     data: PathBuf,
+    announcing: outbox::Announcing,
 }
 
 /// A new job.
@@ -121,6 +124,7 @@ impl Engine {
             store: Arc::new(Mutex::new(store)),
             runs: folder.join("runs"),
             data: folder.to_owned(),
+            announcing: outbox::Announcing::default(),
         })
     }
 
@@ -171,14 +175,18 @@ impl Engine {
         let at = Timestamp::now();
         let mut after = job.clone();
         let effects = after.apply(at, event.clone());
+        let notices = self.announcing.of(&after, &effects);
         let mut tries = DISK_FULL_TRIES;
         loop {
-            let stored = self.store().append(&after, at, &event);
+            let stored = self.store().append(&after, at, &event, &notices);
             match stored {
                 Err(error) if error.is_disk_full() && tries > 0 => tries -= 1,
                 stored => {
                     stored?;
                     *job = after;
+                    if !notices.is_empty() {
+                        self.announcing.stored();
+                    }
                     return Ok(effects);
                 }
             }

@@ -39,6 +39,7 @@ mod scratch;
 mod stage;
 mod stop;
 mod train;
+mod usage;
 mod volume;
 
 pub use cache::{Cache, Kept};
@@ -51,6 +52,7 @@ use scratch::Scratch;
 use stage::StageError;
 use stop::Stop;
 use train::Trained;
+pub(crate) use usage::{Processes, Source};
 
 /// A supervisor that can't tell how its instance ended.
 #[derive(Debug, thiserror::Error)]

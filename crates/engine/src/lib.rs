@@ -20,6 +20,7 @@ pub mod job;
 pub mod lookup;
 pub mod manifest;
 pub mod network;
+pub mod notice;
 mod pipe;
 pub mod plan;
 pub mod prepare;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use indexmap::IndexMap;
 
 use crate::cgroup::{Group, machine_memory};
+use crate::instance::{Processes, Source};
 use crate::network::Namespaces;
 use crate::plan::{DeviceEdits, Exposed, Identity, InstancePlan, NetworkPlan, RuntimePlan};
 use crate::run::{Exit, RunDirectory};
@@ -211,6 +212,14 @@ impl Running {
         match self {
             Self::Jail(running) => running.command(command).await,
             Self::Container(running) => running.command(command).await,
+        }
+    }
+
+    /// What its processes can be counted by; a control group of its own is better.
+    pub(crate) fn counted(&self) -> Option<Source> {
+        match self {
+            Self::Jail(running) => Processes::below(running.process()).map(Source::Processes),
+            Self::Container(running) => Some(running.counted()),
         }
     }
 

@@ -394,6 +394,8 @@ impl Driver {
                 Effect::Publish => self.publish(),
                 Effect::Merge => self.merge()?,
                 Effect::Release => self.release().await?,
+                // They were stored together with the event.
+                Effect::Notify => {}
             }
         }
         Ok(())

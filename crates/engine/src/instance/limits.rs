@@ -8,13 +8,14 @@ use rustix::process::getuid;
 use super::memory::MemoryKills;
 use super::reports::Reports;
 use super::train::Trained;
+use super::usage::{Disk, Measured, Source};
 use super::volume::Volume;
 use crate::cgroup::{Controller, Group, machine_memory};
 use crate::explain::{bytes, chain};
 use crate::plan::{InstancePlan, Limits, RuntimePlan, count_cpus};
 use crate::run::Exit;
-use crate::runtime::Recipe;
 use crate::runtime::jail::Jail;
+use crate::runtime::{Recipe, Running};
 
 /// How long the kernel may take to forget processes that have ended.
 const FORGETTING: Duration = Duration::from_secs(1);
@@ -74,6 +75,20 @@ impl Confinement {
     /// The group, to put processes in.
     pub(crate) fn group(&self) -> Option<&Group> {
         self.group.as_ref()
+    }
+
+    /// What is to be measured of an instance that runs; none if nobody can count.
+    pub(crate) fn measured(
+        &self,
+        running: &Running,
+        plan: &InstancePlan,
+        scratch: &Path,
+    ) -> Option<Measured> {
+        let counts = |group: &&Group| group.cpu_time().is_some() && group.memory_in_use().is_some();
+        let own = self.group.as_ref().filter(counts).cloned().map(Source::Group);
+        let source = own.or_else(|| running.counted())?;
+        let disk = Disk { folder: scratch.to_owned(), volume: self.volume.used() };
+        Some(Measured { source, memory: self.limits.memory, disk, gpus: plan.gpus.names.clone() })
     }
 
     /// The recipe with what it must know of the limits.

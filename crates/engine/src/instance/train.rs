@@ -11,6 +11,7 @@ use super::limits::{Confinement, Killed};
 use super::log::{Lines, Log};
 use super::reports::Reports;
 use super::stop::until;
+use super::usage::Usage;
 use crate::explain::chain;
 use crate::pipe::{Broken, Pipes};
 use crate::run::{Exit, Report, Stream, Timestamp};
@@ -97,6 +98,9 @@ async fn train_confined(
         }
     }
     reports.tell(Report::Training);
+    let measured = confinement.measured(&running, scene.plan, scene.scratch.root());
+    let file = scene.run.instance(&scene.plan.host).usage();
+    let usage = measured.and_then(|measured| Usage::start(measured, &file));
     let mut watch = Watch::new(scene, (running, output, pipes), log, reports);
     watch.until_ended(confinement).await?;
     let exit = match watch.running.exited().await {
@@ -108,6 +112,9 @@ async fn train_confined(
         for_memory: watch.running.ran_out_of_memory(),
     };
     let starved = watch.starved.take();
+    if let Some(usage) = usage {
+        usage.finish().await;
+    }
     log.finish(reports);
     let (exit, trained) = match (starved, confinement.exceeded(exit, &killed).await) {
         (Some(broken), _) => (exit, Trained::Starved { explanation: chain(&broken) }),

@@ -41,6 +41,10 @@ fn text(config: &Config) -> String {
     lines.extend(file_systems.map(|(id, setting)| line(&quoted(id), &folder(setting))));
     lines.extend(["".to_owned(), "[images]".to_owned()]);
     lines.extend(config.places.images.iter().map(|(name, setting)| line(&quoted(name), setting)));
+    for (name, setting) in &config.notify {
+        lines.extend(["".to_owned(), format!("[notify.{}]  # {}", quoted(name), setting.origin)]);
+        lines.extend(setting.value.as_text());
+    }
     lines.join("\n")
 }
 

@@ -21,6 +21,7 @@ use tokio::time::sleep;
 use super::network::{self, Network};
 use super::{Container, Left, create, give_back};
 use crate::docker::{Daemon, DaemonError, reason, status};
+use crate::instance::Source;
 use crate::run::Exit;
 use crate::runtime::jail::start::{Output, StartError};
 use crate::runtime::jail::{Command, Message, Mount};
@@ -103,6 +104,11 @@ pub(crate) async fn start(
 }
 
 impl Running {
+    /// Who knows what it takes of the machine.
+    pub(crate) fn counted(&self) -> Source {
+        Source::Container(self.kill.daemon.clone(), self.kill.id.clone())
+    }
+
     /// Waits until the program runs.
     pub(crate) async fn started(&mut self) -> Result<(), StartError> {
         match self.talk.message().await {

@@ -175,6 +175,11 @@ fn spawn(self_program: &Path, network: Option<&Namespaces>) -> io::Result<(Runni
 }
 
 impl Running {
+    /// The process whose child is the first in the jail.
+    pub(crate) fn process(&self) -> u32 {
+        self.init.id()
+    }
+
     /// Waits until PID 1 is there.
     async fn begun(&mut self) -> Result<(), StartError> {
         let pid = match self.talk.message().await {

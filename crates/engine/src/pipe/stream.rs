@@ -24,9 +24,9 @@ const HELD: u64 = 8 << 20;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StreamError {
     #[error(transparent)]
-    Object(#[from] ObjectError),
+    Object(Box<ObjectError>),
     #[error(transparent)]
-    Storage(#[from] StorageError),
+    Storage(Box<StorageError>),
     #[error("{object}: can't be read")]
     Read { object: String, source: io::Error },
     #[error("{object}: can't be gunzipped")]
@@ -35,6 +35,18 @@ pub(crate) enum StreamError {
     TooLong { object: String, length: u64 },
     #[error("{object}: it has changed while it was read: {expected} bytes were expected, {found} came")]
     Changed { object: String, expected: u64, found: u64 },
+}
+
+impl From<ObjectError> for StreamError {
+    fn from(error: ObjectError) -> Self {
+        Self::Object(Box::new(error))
+    }
+}
+
+impl From<StorageError> for StreamError {
+    fn from(error: StorageError) -> Self {
+        Self::Storage(Box::new(error))
+    }
 }
 
 /// Why no more is read.

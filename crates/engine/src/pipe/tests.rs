@@ -1,7 +1,6 @@
 //! Serves pipes of a folder to readers that behave in all the ways that programs do.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -60,7 +59,7 @@ impl Yard {
         let path = self.pipes().join(format!("c_{epoch}"));
         let read = spawn_blocking(move || {
             let mut bytes = Vec::new();
-            File::open(path).unwrap().read_to_end(&mut bytes).unwrap();
+            fs::File::open(path).unwrap().read_to_end(&mut bytes).unwrap();
             bytes
         });
         tokio::time::timeout(DEADLINE, read).await.unwrap().unwrap()
@@ -71,7 +70,7 @@ impl Yard {
         let path = self.pipes().join("c_0");
         let reading = spawn_blocking(move || {
             let mut bytes = Vec::new();
-            File::open(path).unwrap().read_to_end(&mut bytes).unwrap();
+            fs::File::open(path).unwrap().read_to_end(&mut bytes).unwrap();
         });
         let broken = tokio::time::timeout(DEADLINE, pipes.broken()).await.unwrap();
         assert!(!reading.is_finished(), "the reader takes what it has got for all");
@@ -108,7 +107,7 @@ async fn a_reader_that_has_enough_gets_the_next_epoch_from_its_start() {
         let path = yard.pipes().join(format!("c_{epoch}"));
         let first = spawn_blocking(move || {
             let mut first = [0; 1000];
-            File::open(path).unwrap().read_exact(&mut first).unwrap();
+            fs::File::open(path).unwrap().read_exact(&mut first).unwrap();
             first
         });
         assert_eq!(first.await.unwrap(), large[..1000]);

@@ -18,7 +18,7 @@ const AT_ONCE: usize = 32;
 pub enum ChannelError {
     /// Its objects can't be listed.
     #[error(transparent)]
-    Storage(#[from] StorageError),
+    Storage(Box<StorageError>),
     /// Its manifest can't be used.
     #[error("the manifest {uri}")]
     Manifest {
@@ -55,7 +55,7 @@ pub enum ChannelError {
         /// Element or line.
         place: String,
         /// What is wrong.
-        source: StorageError,
+        source: Box<StorageError>,
     },
     /// What is in a store is not read on demand yet.
     #[error(
@@ -92,6 +92,12 @@ pub enum ChannelError {
         /// On this machine.
         path: PathBuf,
     },
+}
+
+impl From<StorageError> for ChannelError {
+    fn from(error: StorageError) -> Self {
+        Self::Storage(Box::new(error))
+    }
 }
 
 /// What stands behind a URI on this machine.
@@ -196,7 +202,11 @@ impl Look<'_> {
         place: String,
         uri: &ObjectUri,
     ) -> Result<Object, ChannelError> {
-        let failed = |source| ChannelError::Named { uri: manifest.to_string(), place: place.clone(), source };
+        let failed = |source: StorageError| ChannelError::Named {
+            uri: manifest.to_string(),
+            place: place.clone(),
+            source: Box::new(source),
+        };
         let location = self.machine.buckets.locate(uri).map_err(failed)?;
         let found = location.object(self.stores).await.map_err(failed)?;
         found.ok_or_else(|| ChannelError::NoObject {

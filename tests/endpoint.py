@@ -21,10 +21,11 @@ GROUP = "/aws/sagemaker/TrainingJobs"
 class Endpoint:
     """A running `trainyard serve` and what its clients need."""
 
-    def __init__(self, yard, *flags, port=0):
+    def __init__(self, yard, *flags, port=0, env=None):
         self.yard = yard
         self.running = yard._start(
-            ["serve", "--listen", f"127.0.0.1:{port}", "--data-dir", yard.data, *yard.bucket_flags(), *flags], None
+            ["serve", "--listen", f"127.0.0.1:{port}", "--data-dir", yard.data, *yard.bucket_flags(), *flags], None,
+            env,
         )
         line = self.running._unread.get(timeout=yards.DEADLINE)
         assert line is not None, self.running.end()

@@ -57,7 +57,12 @@ pub(crate) fn fetch_all(
         progress: Arc::clone(progress),
         connections: Arc::new(Semaphore::new(CONNECTIONS)),
     };
-    let fetched = runtime.block_on(Arc::new(fetch).all(&objects));
+    let fetched = runtime.block_on(async {
+        tokio::select! {
+            fetched = Arc::new(fetch).all(&objects) => fetched,
+            () = progress.cancelled() => Err(ObjectError::Cancelled),
+        }
+    });
     runtime.shutdown_background();
     fetched
 }

@@ -110,6 +110,18 @@ impl DenseFile {
     }
 }
 
+impl DenseFile {
+    /// A row as it is stored, if that is float32 and little-endian.
+    fn stored_row(&self, row: usize) -> Option<&[[u8; 4]]> {
+        if self.encoding != Element::F32.little_endian() || self.fortran_order {
+            return None;
+        }
+        let row_bytes = self.row_head + self.columns * Element::F32.size();
+        let begin = self.start + row * row_bytes + self.row_head;
+        Some(self.bytes[begin..][..self.columns * Element::F32.size()].as_chunks().0)
+    }
+}
+
 /// All rows of a dense matrix.
 #[derive(Debug)]
 pub(crate) struct DenseMatrix {
@@ -185,6 +197,12 @@ pub(crate) struct DenseRows {
 }
 
 impl DenseRows {
+    /// A row as it is stored, if that is float32 and little-endian; it is scored as it is.
+    pub(crate) fn stored_row(&self, row: usize) -> Option<&[[u8; 4]]> {
+        let file = self.matrix.file_of(row);
+        self.matrix.files[file].stored_row(row - self.matrix.starts[file])
+    }
+
     /// Reads rows as they are scored: scaled, [`DenseMatrix::stride`] numbers each.
     pub(crate) fn read(&self, rows: Range<usize>, out: &mut [f64]) {
         self.matrix.read(rows.clone(), out);

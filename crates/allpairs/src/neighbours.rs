@@ -7,6 +7,7 @@
 
 use crate::settings::Selection;
 use std::cmp::Ordering;
+use std::collections::BinaryHeap;
 
 /// One neighbour of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,21 +25,38 @@ impl Neighbour {
     }
 }
 
-/// The best neighbours of one row so far, in at most twice the room of those that are asked for.
+/// The best neighbours of one row so far, no more than are asked for.
 #[derive(Debug)]
 pub struct Best {
     limit: Option<usize>,
     floor: f32,
-    kept: Vec<Neighbour>,
-    /// The last of a full list when it was last cut.
-    last: Option<Neighbour>,
+    /// The last of them on top.
+    kept: BinaryHeap<Ranked>,
+}
+
+/// A neighbour that is greater the later it is listed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Ranked(Neighbour);
+
+impl Eq for Ranked {}
+
+impl Ord for Ranked {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.rank(&other.0)
+    }
+}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl Best {
     /// An empty list for what the selection asks.
     pub fn new(selection: &Selection) -> Self {
         let floor = selection.threshold.unwrap_or(f32::NEG_INFINITY);
-        Self { limit: selection.top_k, floor, kept: Vec::new(), last: None }
+        Self { limit: selection.top_k, floor, kept: BinaryHeap::new() }
     }
 
     /// Takes the neighbour in if it may belong to the result.
@@ -51,21 +69,19 @@ impl Best {
     }
 
     fn keep(&mut self, neighbour: Neighbour) {
-        self.kept.push(neighbour);
-        if let Some(limit) = self.limit
-            && self.kept.len() >= limit.saturating_mul(2)
+        let Some(limit) = self.limit else { return self.kept.push(Ranked(neighbour)) };
+        if self.kept.len() < limit {
+            self.kept.push(Ranked(neighbour));
+        } else if let Some(mut last) = self.kept.peek_mut()
+            && Ranked(neighbour) < *last
         {
-            self.cut(limit);
+            *last = Ranked(neighbour);
         }
-    }
-
-    fn cut(&mut self, limit: usize) {
-        if limit > 0 && self.kept.len() >= limit {
-            let (_, last, _) = self.kept.select_nth_unstable_by(limit - 1, Neighbour::rank);
-            self.last = Some(*last);
-            self.floor = last.similarity;
+        if self.kept.len() == limit
+            && let Some(last) = self.kept.peek()
+        {
+            self.floor = last.0.similarity;
         }
-        self.kept.truncate(limit);
     }
 
     /// Whether as many are kept as are asked for.
@@ -75,30 +91,26 @@ impl Best {
 
     /// How many of those kept have a score above this.
     pub(crate) fn count_above(&self, score: f32) -> usize {
-        self.kept.iter().filter(|kept| kept.similarity > score).count()
+        self.kept.iter().filter(|kept| kept.0.similarity > score).count()
     }
 
     /// The score below which no neighbour is taken in any more.
-    pub(crate) fn floor(&mut self) -> f32 {
-        if let Some(limit) = self.limit {
-            self.cut(limit);
-        }
+    pub(crate) fn floor(&self) -> f32 {
         self.floor
     }
 
     /// Whether a row of this number may still be taken in, whatever its score: a full list of ones is closed
     /// to all rows behind its last.
     pub(crate) fn is_open_to(&self, column: u32) -> bool {
-        self.last.is_none_or(|last| last.similarity < 1.0 || column < last.column)
+        !self.is_full()
+            || self.kept.peek().is_none_or(|last| last.0.similarity < 1.0 || column < last.0.column)
     }
 
     /// The neighbours in their order.
-    pub fn finish(mut self) -> Vec<Neighbour> {
-        if let Some(limit) = self.limit {
-            self.cut(limit);
-        }
-        self.kept.sort_unstable_by(Neighbour::rank);
-        self.kept
+    pub fn finish(self) -> Vec<Neighbour> {
+        let mut kept: Vec<Neighbour> = self.kept.into_iter().map(|kept| kept.0).collect();
+        kept.sort_unstable_by(Neighbour::rank);
+        kept
     }
 }
 

@@ -53,7 +53,7 @@ pub(crate) enum Ended<E> {
 
 impl Search<'_> {
     /// Hands the neighbours of each row to `take`, rows in order, on the current pool of threads.
-    pub(crate) fn run<E>(
+    pub(crate) fn run<E: Send>(
         &self,
         take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
     ) -> Result<(), Ended<E>> {
@@ -65,7 +65,7 @@ impl Search<'_> {
     ///
     /// With `top_k` that is a list for each row that the host had to do with, the best of its partners here.
     /// Without, each pair comes up for one of its rows. Lists of one row from all hosts have no pair in common.
-    pub(crate) fn run_symmetric<E>(
+    pub(crate) fn run_symmetric<E: Send>(
         &self,
         (rank, hosts): (usize, usize),
         take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
@@ -79,7 +79,7 @@ impl Search<'_> {
         self.few_are_wanted() && self.margin().is_some() && self.have_room(lists)
     }
 
-    fn search<E>(
+    fn search<E: Send>(
         &self,
         share: &Share,
         take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
@@ -128,7 +128,7 @@ impl Search<'_> {
         !once && share.among && (share.symmetric || self.have_room(lists))
     }
 
-    fn run_unscreened<E>(
+    fn run_unscreened<E: Send>(
         &self,
         share: &Share,
         mut take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,

@@ -6,9 +6,13 @@
 use crate::element::Element;
 use crate::problem::{FileProblem, MatrixError, NonFinite};
 use crate::score::{self, LANES};
+use rayon::prelude::*;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+
+/// Rows that a thread takes at a time.
+const ROWS_OF_PIECE: usize = 1024;
 
 /// Columns must fit the 32 bits in which they are kept.
 const MOST_COLUMNS: u64 = u32::MAX as u64;
@@ -49,48 +53,38 @@ impl SparseFile {
         if stored.columns > MOST_COLUMNS {
             return Err(FileProblem::TooManyColumns { columns: stored.columns, most: MOST_COLUMNS });
         }
+        let rows = stored.indptr.windows(2).enumerate();
+        let ranges = rows.map(|(row, bounds)| offsets(stored, row as u64, bounds[0], bounds[1]));
+        let ranges: Vec<Range<usize>> = ranges.collect::<Result<_, _>>()?;
+        let begin = ranges.first().map_or(0, |range| range.start);
+        let end = ranges.last().map_or(0, |range| range.end);
+        let mut entries = checked_entries(stored, &ranges, begin..end)?;
+        let offsets = ranges.iter().map(|range| range.start - begin).chain([end - begin]).collect::<Vec<_>>();
+        let kept = put_in_order(&mut entries, &offsets, stored.element);
         let mut file = Self {
             path: path.to_owned(),
             columns: stored.columns,
-            offsets: vec![0],
-            entries: Vec::with_capacity(stored.values.len()),
+            offsets,
+            entries,
             element: stored.element,
         };
-        for (row, bounds) in stored.indptr.windows(2).enumerate() {
-            file.push_row(stored, row, offsets(stored, row as u64, bounds[0], bounds[1])?)?;
-        }
+        file.close_gaps(&kept);
         Ok(file)
     }
 
-    fn push_row(&mut self, stored: &StoredCsr, row: usize, range: Range<usize>) -> Result<(), FileProblem> {
-        let begin = self.entries.len();
-        for (&column, &value) in stored.indices[range.clone()].iter().zip(&stored.values[range]) {
-            let number = u32::try_from(column).ok().filter(|c| u64::from(*c) < self.columns);
-            let Some(column) = number else {
-                return Err(FileProblem::ColumnNumber { row: row as u64, column, columns: self.columns });
-            };
-            self.entries.push(Entry { column, value });
+    /// Moves rows together of which fewer entries are left than there was room for.
+    fn close_gaps(&mut self, kept: &[usize]) {
+        if self.offsets.windows(2).zip(kept).all(|(ends, kept)| ends[1] - ends[0] == *kept) {
+            return;
         }
-        let rest = &mut self.entries[begin..];
-        if !rest.is_sorted_by(|a, b| a.column < b.column) {
-            rest.sort_by_key(|entry| entry.column);
-            let kept = add_up(rest, self.element);
-            self.entries.truncate(begin + kept);
+        let mut next = 0;
+        for (row, kept) in kept.iter().enumerate() {
+            let begin = std::mem::replace(&mut self.offsets[row], next);
+            self.entries.copy_within(begin..begin + kept, next);
+            next += kept;
         }
-        self.drop_zeros(begin);
-        self.offsets.push(self.entries.len());
-        Ok(())
-    }
-
-    fn drop_zeros(&mut self, begin: usize) {
-        let mut kept = begin;
-        for at in begin..self.entries.len() {
-            if self.entries[at].value != 0.0 {
-                self.entries[kept] = self.entries[at];
-                kept += 1;
-            }
-        }
-        self.entries.truncate(kept);
+        self.offsets[kept.len()] = next;
+        self.entries.truncate(next);
     }
 
     pub(crate) fn rows(&self) -> usize {
@@ -100,6 +94,66 @@ impl SparseFile {
     pub(crate) fn row(&self, row: usize) -> &[Entry] {
         &self.entries[self.offsets[row]..self.offsets[row + 1]]
     }
+}
+
+/// The entries of all rows as they are stored.
+fn checked_entries(
+    stored: &StoredCsr,
+    ranges: &[Range<usize>],
+    all: Range<usize>,
+) -> Result<Vec<Entry>, FileProblem> {
+    let within = |column: i64| u32::try_from(column).is_ok_and(|column| u64::from(column) < stored.columns);
+    let indices = &stored.indices[all.clone()];
+    if let Some(at) = indices.par_iter().position_first(|column| !within(*column)) {
+        let row = ranges.partition_point(|range| range.end <= all.start + at) as u64;
+        return Err(FileProblem::ColumnNumber { row, column: indices[at], columns: stored.columns });
+    }
+    let pairs = indices.par_iter().zip(&stored.values[all]);
+    Ok(pairs.map(|(column, value)| Entry { column: *column as u32, value: *value }).collect())
+}
+
+/// Brings the entries of every row into order, to the front of its place; returns how many are left of each.
+fn put_in_order(entries: &mut [Entry], offsets: &[usize], element: Element) -> Vec<usize> {
+    let mut kept = vec![0; offsets.len() - 1];
+    let pieces = pieces(entries, offsets).into_par_iter().zip(kept.par_chunks_mut(ROWS_OF_PIECE));
+    pieces.for_each(|((rows, entries), kept)| {
+        let first = offsets[rows.start];
+        for (row, kept) in rows.zip(kept) {
+            *kept = put_row_in_order(&mut entries[offsets[row] - first..offsets[row + 1] - first], element);
+        }
+    });
+    kept
+}
+
+/// Entries of some rows at a time, to be changed by several threads.
+fn pieces<'a, T>(mut all: &'a mut [T], offsets: &[usize]) -> Vec<(Range<usize>, &'a mut [T])> {
+    let rows = offsets.len() - 1;
+    let cut = |first: usize| {
+        let last = rows.min(first + ROWS_OF_PIECE);
+        let (piece, rest) = std::mem::take(&mut all).split_at_mut(offsets[last] - offsets[first]);
+        all = rest;
+        (first..last, piece)
+    };
+    (0..rows).step_by(ROWS_OF_PIECE).map(cut).collect()
+}
+
+fn put_row_in_order(row: &mut [Entry], element: Element) -> usize {
+    let mut kept = row.len();
+    if !row.is_sorted_by(|a, b| a.column < b.column) {
+        row.sort_by_key(|entry| entry.column);
+        kept = add_up(row, element);
+    }
+    if row[..kept].iter().all(|entry| entry.value != 0.0) {
+        return kept;
+    }
+    let mut left = 0;
+    for at in 0..kept {
+        if row[at].value != 0.0 {
+            row[left] = row[at];
+            left += 1;
+        }
+    }
+    left
 }
 
 fn offsets(stored: &StoredCsr, row: u64, from: i64, to: i64) -> Result<Range<usize>, FileProblem> {
@@ -161,32 +215,30 @@ impl SparseRows {
             joined.push_file(file)?;
         }
         joined.number_columns();
-        for row in 0..joined.rows() {
-            let norm = joined.norm(row);
-            joined.norms.push(norm);
-        }
+        joined.norms = (0..joined.rows()).into_par_iter().map(|row| joined.norm(row)).collect();
         joined.longest = joined.offsets.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
         Ok(joined)
     }
 
     fn push_file(&mut self, mut file: SparseFile) -> Result<(), MatrixError> {
         let first_row = self.rows();
-        for row in 0..file.rows() {
-            let range = file.offsets[row]..file.offsets[row + 1];
-            let entries = &mut file.entries[range];
-            if let Some(entry) = entries.iter().find(|entry| !entry.value.is_finite()) {
-                return Err(MatrixError::NonFinite {
-                    whose: "matrix",
-                    row: (first_row + row) as u64,
-                    column: u64::from(entry.column),
-                    value: NonFinite::of(entry.value),
-                    file: file.path,
-                    file_row: row as u64,
-                });
-            }
-            if file.element.needs_scaling() {
-                scale(entries);
-            }
+        if let Some(at) = file.entries.par_iter().position_first(|entry| !entry.value.is_finite()) {
+            let row = file.offsets.partition_point(|offset| *offset <= at) - 1;
+            return Err(MatrixError::NonFinite {
+                whose: "matrix",
+                row: (first_row + row) as u64,
+                column: u64::from(file.entries[at].column),
+                value: NonFinite::of(file.entries[at].value),
+                file: file.path,
+                file_row: row as u64,
+            });
+        }
+        if file.element.needs_scaling() {
+            let offsets = &file.offsets;
+            pieces(&mut file.entries, offsets).into_par_iter().for_each(|(rows, entries)| {
+                let first = offsets[rows.start];
+                rows.for_each(|row| scale(&mut entries[offsets[row] - first..offsets[row + 1] - first]));
+            });
         }
         let begin = self.entries.len();
         self.offsets.extend(file.offsets[1..].iter().map(|offset| begin + offset));
@@ -199,11 +251,10 @@ impl SparseRows {
     }
 
     fn number_columns(&mut self) {
-        let mut used: Vec<u32> = self.entries.iter().map(|entry| entry.column).collect();
-        used.sort_unstable();
-        used.dedup();
-        for entry in &mut self.entries {
-            entry.column = used.partition_point(|column| *column < entry.column) as u32;
+        let used = used_columns(&self.entries, self.columns);
+        if used.last().is_some_and(|last| *last as usize + 1 > used.len()) {
+            let numbers = Numbers::new(&used);
+            self.entries.par_iter_mut().for_each(|entry| entry.column = numbers.of(entry.column));
         }
         self.lanes = used.iter().map(|column| (*column as usize % LANES) as u8).collect();
     }
@@ -301,6 +352,45 @@ impl InvertedIndex {
 
     pub(crate) fn column(&self, column: u32) -> &[Posting] {
         &self.postings[self.offsets[column as usize]..self.offsets[column as usize + 1]]
+    }
+}
+
+/// Columns that have an entry, ascending.
+fn used_columns(entries: &[Entry], columns: u64) -> Vec<u32> {
+    // A table of all columns is faster, but a file may claim any number of them.
+    if columns <= 1 << 16 || columns <= 4 * entries.len() as u64 {
+        let mut used = vec![false; columns as usize];
+        entries.iter().for_each(|entry| used[entry.column as usize] = true);
+        return (0..).zip(used).filter(|(_, used)| *used).map(|(column, _)| column).collect();
+    }
+    let mut used: Vec<u32> = entries.par_iter().map(|entry| entry.column).collect();
+    used.par_sort_unstable();
+    used.dedup();
+    used
+}
+
+/// The place of each used column among them.
+enum Numbers<'a> {
+    Table(Vec<u32>),
+    Sorted(&'a [u32]),
+}
+
+impl<'a> Numbers<'a> {
+    fn new(used: &'a [u32]) -> Self {
+        let columns = used.last().map_or(0, |last| *last as usize + 1);
+        if columns > 16 * used.len() {
+            return Self::Sorted(used);
+        }
+        let mut table = vec![0; columns];
+        (0..).zip(used).for_each(|(number, column)| table[*column as usize] = number);
+        Self::Table(table)
+    }
+
+    fn of(&self, column: u32) -> u32 {
+        match self {
+            Self::Table(table) => table[column as usize],
+            Self::Sorted(used) => used.partition_point(|other| *other < column) as u32,
+        }
     }
 }
 

@@ -207,7 +207,8 @@ pub fn pairs(input: &PairsInput) -> Result<TrainReport, TrainError> {
     let before = Instant::now();
     let tally = pool.install(|| write_part(input, &loaded, rows.clone()))?;
     let comparing = before.elapsed();
-    let peak = (comparing >= WORTH_A_PROBE).then(|| pool.install(peak_flops));
+    let dense = matches!(loaded.matrix, Matrix::Dense(_));
+    let peak = (dense && comparing >= WORTH_A_PROBE).then(|| pool.install(peak_flops));
     let times = Times { all: started.elapsed(), comparing, peak, threads };
     let report = report(input, &loaded, (rows, tally), &times);
     if let Some(name) = input.report {
@@ -274,8 +275,8 @@ const WORTH_A_PROBE: Duration = Duration::from_millis(200);
 
 /// Operations on float32 a second that all threads of the current pool can do.
 fn peak_flops() -> f64 {
-    const LONG_ENOUGH: Duration = Duration::from_millis(20);
-    const ROUNDS: usize = 50;
+    const LONG_ENOUGH: Duration = Duration::from_millis(4);
+    const ROUNDS: usize = 20;
     let Some(kernel) = FloatKernel::available().first().copied() else { return 0.0 };
     let of_each = rayon::broadcast(|_| {
         let (started, mut operations) = (Instant::now(), 0);
@@ -310,7 +311,6 @@ fn report(
     let compared = count * if query > 0 { others } else { others - 1 };
     let seconds = times.comparing.as_secs_f64();
     let operations = 2.0 * matrix.columns() as f64 * compared as f64;
-    let peak = times.peak.filter(|_| matches!(matrix, Matrix::Dense(_)));
     let zero_rows = ZeroRows::of(&matrix.norms()[rows.clone()], rows.start as u64);
     let zeros = matrix.norms().iter().filter(|norm| **norm == 0.0).count() as u64;
     TrainReport {
@@ -334,7 +334,7 @@ fn report(
         compared_pairs_per_second: compared as f64 / seconds,
         threads: times.threads as u64,
         peak_gflops: times.peak.map(|peak| peak / 1e9),
-        share_of_peak: peak.map(|peak| operations / seconds / peak),
+        share_of_peak: times.peak.map(|peak| operations / seconds / peak),
         scores: tally.scores,
     }
 }

@@ -52,11 +52,17 @@ impl Lanes {
     }
 
     /// Notes the places where a sum, with the product of the two rests on top, is greater than the floor there or
-    /// than the other floor; sets all sums to zero.
+    /// than the other floor, with that sum alone; sets all sums to zero.
     ///
     /// # Panics
     /// If there are not as many sums as limits, or more than 2¹⁶.
-    pub(crate) fn pass(self, sums: &mut [f32], limits: &Limits, other: (f32, f32), passed: &mut Vec<u16>) {
+    pub(crate) fn pass(
+        self,
+        sums: &mut [f32],
+        limits: &Limits,
+        other: (f32, f32),
+        passed: &mut Vec<(u16, f32)>,
+    ) {
         assert!(sums.len() == limits.rests.len() && sums.len() <= 1 << 16);
         let sums = sums.as_chunks_mut().0;
         match self {
@@ -76,7 +82,7 @@ impl Lanes {
 /// One look at a group asks for less than any of its places does; so it pays to have equal rests side by side.
 #[derive(Debug, Default)]
 pub(crate) struct Limits {
-    pub(crate) rests: Vec<f32>,
+    rests: Vec<f32>,
     floors: Vec<f32>,
     /// Greatest rest and least floor of each group.
     of_groups: Vec<(f32, f32)>,
@@ -105,6 +111,15 @@ impl Limits {
         self.floors[at]
     }
 
+    /// Places, filled up to whole groups.
+    pub(crate) fn len(&self) -> usize {
+        self.rests.len()
+    }
+
+    pub(crate) fn rest(&self, at: usize) -> f32 {
+        self.rests[at]
+    }
+
     /// For each group the sum that one of its places must exceed at least.
     fn least(&self, (rest, floor): (f32, f32)) -> impl Iterator<Item = f32> {
         self.of_groups.iter().map(move |(most, least)| least.min(floor) - rest * most - SLACK)
@@ -117,9 +132,10 @@ impl Limits {
 }
 
 /// Notes the places of a group whose bits are set.
-fn note(group: usize, mut bits: u64, passed: &mut Vec<u16>) {
+fn note(group: usize, sums: &Group, mut bits: u64, passed: &mut Vec<(u16, f32)>) {
     while bits != 0 {
-        passed.push((group * WIDTH) as u16 + bits.trailing_zeros() as u16);
+        let at = bits.trailing_zeros();
+        passed.push(((group * WIDTH) as u16 + at as u16, sums[at as usize]));
         bits &= bits - 1;
     }
 }
@@ -132,10 +148,10 @@ mod portable {
         (0..WIDTH).fold(0, |bits, lane| bits | u64::from(above(lane)) << lane)
     }
 
-    pub(super) fn pass(sums: &mut [Group], limits: &Limits, other: (f32, f32), passed: &mut Vec<u16>) {
+    pub(super) fn pass(sums: &mut [Group], limits: &Limits, other: (f32, f32), passed: &mut Vec<(u16, f32)>) {
         for (at, (sums, least)) in sums.iter_mut().zip(limits.least(other)).enumerate() {
             if sums.iter().fold(false, |any, sum| any | (*sum > least)) {
-                note(at, above(sums, limits.group(at), other), passed);
+                note(at, sums, above(sums, limits.group(at), other), passed);
             }
             *sums = [0.0; WIDTH];
         }
@@ -164,7 +180,7 @@ mod avx2 {
     }
 
     #[target_feature(enable = "avx2")]
-    pub(super) fn pass(sums: &mut [Group], limits: &Limits, other: (f32, f32), passed: &mut Vec<u16>) {
+    pub(super) fn pass(sums: &mut [Group], limits: &Limits, other: (f32, f32), passed: &mut Vec<(u16, f32)>) {
         for (at, (sums, least)) in sums.iter_mut().zip(limits.least(other)).enumerate() {
             let mut any = _mm256_setzero_ps();
             for first in (0..WIDTH).step_by(8) {
@@ -173,7 +189,7 @@ mod avx2 {
                 any = _mm256_or_ps(any, _mm256_cmp_ps::<_CMP_GT_OQ>(sums, _mm256_set1_ps(least)));
             }
             if _mm256_movemask_ps(any) != 0 {
-                note(at, above(sums, limits.group(at), other), passed);
+                note(at, sums, above(sums, limits.group(at), other), passed);
             }
             *sums = [0.0; WIDTH];
         }
@@ -202,7 +218,7 @@ mod avx512 {
     }
 
     #[target_feature(enable = "avx512f")]
-    pub(super) fn pass(sums: &mut [Group], limits: &Limits, other: (f32, f32), passed: &mut Vec<u16>) {
+    pub(super) fn pass(sums: &mut [Group], limits: &Limits, other: (f32, f32), passed: &mut Vec<(u16, f32)>) {
         for (at, (sums, least)) in sums.iter_mut().zip(limits.least(other)).enumerate() {
             let mut any = 0;
             for first in (0..WIDTH).step_by(16) {
@@ -211,7 +227,7 @@ mod avx512 {
                 any |= _mm512_cmp_ps_mask::<_CMP_GT_OQ>(sums, _mm512_set1_ps(least));
             }
             if any != 0 {
-                note(at, above(sums, limits.group(at), other), passed);
+                note(at, sums, above(sums, limits.group(at), other), passed);
             }
             *sums = [0.0; WIDTH];
         }
@@ -238,9 +254,9 @@ mod tests {
             };
             let (sums, rests, mut floors) = (numbers(1.0), numbers(1.0), numbers(2.0));
             floors[0] = f32::INFINITY;
-            let expected: Vec<u16> = (0..sums.len())
+            let expected: Vec<(u16, f32)> = (0..sums.len())
                 .filter(|at| sums[*at] + rest * rests[*at] > floors[*at].min(floor))
-                .map(|at| at as u16)
+                .map(|at| (at as u16, sums[at]))
                 .collect();
             let mut limits = Limits::default();
             limits.set_rests(rests.into_iter());

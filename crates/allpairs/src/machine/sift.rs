@@ -3,6 +3,12 @@
 /// Numbers of a short row.
 pub(crate) const WIDTH: usize = 32;
 
+/// Numbers of a row that is not as short.
+pub(crate) const LONG: usize = 64;
+
+/// Rows that are looked at together.
+const TOGETHER: usize = 8;
+
 /// One way to compute them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sift {
@@ -11,6 +17,9 @@ pub(crate) enum Sift {
     /// `vpmaddubsw` on 256 bits.
     #[cfg(target_arch = "x86_64")]
     Avx2(Checked),
+    /// `vpdpbusd` on 256 and 512 bits.
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Checked),
 }
 
 /// Proof that the machine was asked and has the instructions.
@@ -18,13 +27,45 @@ pub(crate) enum Sift {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Checked(());
 
+/// Short rows, as many as places of 16 bits count, so that none needs a check. Those that are not set are zero.
+#[derive(Debug)]
+pub(crate) struct ShortRows(Vec<[i8; WIDTH]>);
+
+impl ShortRows {
+    /// A place that is never set if fewer than 2¹⁶ rows are.
+    pub(crate) const ZERO: u16 = u16::MAX;
+
+    pub(crate) fn new() -> Self {
+        // Memory that is never touched is none.
+        Self(vec![[0; WIDTH]; 1 << 16])
+    }
+
+    /// Sets the first rows.
+    ///
+    /// # Panics
+    /// If there are 2¹⁶ or more.
+    pub(crate) fn set(&mut self, rows: &[[i8; WIDTH]]) {
+        assert!(rows.len() < 1 << 16);
+        self.0[..rows.len()].copy_from_slice(rows);
+    }
+}
+
 impl Sift {
+    /// Rows are looked at in groups of this many.
+    pub(crate) const STEP: usize = TOGETHER;
+
     /// All that this machine can run, the fastest first.
     pub(crate) fn available() -> Vec<Self> {
         let mut available = Vec::new();
         #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") {
-            available.push(Self::Avx2(Checked(())));
+        {
+            let long = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl");
+            if long && is_x86_feature_detected!("avx512vnni") && is_x86_feature_detected!("avx2") {
+                available.push(Self::Avx512(Checked(())));
+            }
+            if is_x86_feature_detected!("avx2") {
+                available.push(Self::Avx2(Checked(())));
+            }
         }
         available.push(Self::Portable);
         available
@@ -35,61 +76,137 @@ impl Sift {
         Self::available()[0]
     }
 
-    /// Notes which of the rows at these places have a product of at least `least` with the one row. No product of
-    /// two neighbouring numbers may exceed 15 bits in sum.
-    ///
-    /// # Panics
-    /// If there is no row at a place.
+    /// The product of two rows of [`WIDTH`] or [`LONG`] numbers. No sum of the products of two neighbouring numbers may
+    /// exceed 15 bits.
+    #[inline]
+    pub(crate) fn product<const N: usize>(self, one: &[u8; N], other: &[i8; N]) -> i32 {
+        const { assert!(N.is_multiple_of(WIDTH)) };
+        match self {
+            Self::Portable => portable(one, other),
+            // SAFETY: `Checked` shows that the instructions are there.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) => unsafe { avx2::product(one, other) },
+            // SAFETY: `Checked` shows that the instructions are there.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(_) => unsafe { avx512::product(one, other) },
+        }
+    }
+
+    /// Notes which of the rows at these places have a product of at least `least` with the one row; for the numbers
+    /// of rows the same holds as in [`Self::product`]. Places come in whole groups of eight: fill up with
+    /// [`ShortRows::ZERO`], which a `least` above 0 never lets through.
     #[inline]
     pub(crate) fn pass(
         self,
         (one, least): (&[u8; WIDTH], i32),
-        (places, rows): (&[u16], &[[i8; WIDTH]]),
+        (places, rows): (&[u16], &ShortRows),
         passed: &mut Vec<u16>,
     ) {
+        let (groups, rows) = (places.as_chunks::<TOGETHER>().0, rows.0.as_slice());
+        // There is a row for each number of 16 bits, which the compiler can see from here on.
+        let Some(rows) = rows.first_chunk() else { return };
         match self {
             Self::Portable => {
-                let product = |row: &[i8; WIDTH]| -> i32 {
-                    one.iter().zip(row).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum()
-                };
-                passed.extend(
-                    places.iter().copied().filter(|place| product(&rows[usize::from(*place)]) >= least),
-                );
+                let reaches = |place: &u16| portable(one, &rows[usize::from(*place)]) >= least;
+                passed.extend(groups.as_flattened().iter().filter(|place| reaches(place)));
             }
             // SAFETY: `Checked` shows that the instructions are there.
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2(_) => unsafe { avx2::pass((one, least), (places, rows), passed) },
+            Self::Avx2(_) => unsafe { avx2::pass((one, least), (groups, rows), passed) },
+            // SAFETY: `Checked` shows that the instructions are there.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(_) => unsafe { avx512::pass((one, least), (groups, rows), passed) },
         }
     }
+}
+
+/// All rows, by places of 16 bits.
+type All = [[i8; WIDTH]; 1 << 16];
+
+fn portable<const N: usize>(one: &[u8; N], other: &[i8; N]) -> i32 {
+    one.iter().zip(other).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum()
 }
 
 #[cfg(target_arch = "x86_64")]
-mod avx2 {
-    use super::WIDTH;
-    use std::arch::x86_64::*;
+macro_rules! on_vectors {
+    ($name:ident, $features:literal, $add_products:expr) => {
+        mod $name {
+            use super::{All, TOGETHER, WIDTH};
+            use std::arch::x86_64::*;
 
-    #[target_feature(enable = "avx2")]
-    pub(super) fn pass(
-        (one, least): (&[u8; WIDTH], i32),
-        (places, rows): (&[u16], &[[i8; WIDTH]]),
-        passed: &mut Vec<u16>,
-    ) {
-        // SAFETY: both have 32 bytes.
-        let one = unsafe { _mm256_loadu_si256(one.as_ptr().cast()) };
-        let ones = _mm256_set1_epi16(1);
-        for place in places {
-            // SAFETY: as above.
-            let row = unsafe { _mm256_loadu_si256(rows[usize::from(*place)].as_ptr().cast()) };
-            let sums = _mm256_madd_epi16(_mm256_maddubs_epi16(one, row), ones);
-            let sums = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256::<1>(sums));
-            let sums = _mm_add_epi32(sums, _mm_shuffle_epi32::<0x4e>(sums));
-            let sums = _mm_add_epi32(sums, _mm_shuffle_epi32::<0xb1>(sums));
-            if _mm_cvtsi128_si32(sums) >= least {
-                passed.push(*place);
+            /// Sums of the products of four neighbouring numbers each, added to `sums`.
+            #[target_feature(enable = $features)]
+            #[inline]
+            fn add_products(sums: __m256i, one: __m256i, other: __m256i) -> __m256i {
+                ($add_products)(sums, one, other)
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) fn product<const N: usize>(one: &[u8; N], other: &[i8; N]) -> i32 {
+                let mut sums = _mm256_setzero_si256();
+                for first in (0..N).step_by(WIDTH) {
+                    // SAFETY: both have 32 bytes from here on.
+                    let (one, other) = unsafe {
+                        let one = _mm256_loadu_si256(one.as_ptr().add(first).cast());
+                        (one, _mm256_loadu_si256(other.as_ptr().add(first).cast()))
+                    };
+                    sums = add_products(sums, one, other);
+                }
+                let sums = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256::<1>(sums));
+                let sums = _mm_add_epi32(sums, _mm_shuffle_epi32::<0x4e>(sums));
+                _mm_cvtsi128_si32(_mm_add_epi32(sums, _mm_shuffle_epi32::<0xb1>(sums)))
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) fn pass(
+                (one, least): (&[u8; WIDTH], i32),
+                (groups, rows): (&[[u16; TOGETHER]], &All),
+                passed: &mut Vec<u16>,
+            ) {
+                // SAFETY: it has 32 bytes.
+                let one = unsafe { _mm256_loadu_si256(one.as_ptr().cast()) };
+                let below = _mm256_set1_epi32(least - 1);
+                for group in groups {
+                    let sums = |at: usize| {
+                        let row = &rows[usize::from(group[at])];
+                        // SAFETY: it has 32 bytes.
+                        let row = unsafe { _mm256_loadu_si256(row.as_ptr().cast()) };
+                        add_products(_mm256_setzero_si256(), one, row)
+                    };
+                    let fourth = |at: usize| {
+                        let (first, second) = (
+                            _mm256_hadd_epi32(sums(at), sums(at + 1)),
+                            _mm256_hadd_epi32(sums(at + 2), sums(at + 3)),
+                        );
+                        _mm256_hadd_epi32(first, second)
+                    };
+                    let (lower, upper) = (fourth(0), fourth(4));
+                    let sums = _mm256_add_epi32(
+                        _mm256_permute2x128_si256::<0x20>(lower, upper),
+                        _mm256_permute2x128_si256::<0x31>(lower, upper),
+                    );
+                    let above = _mm256_castsi256_ps(_mm256_cmpgt_epi32(sums, below));
+                    let mut bits = _mm256_movemask_ps(above) as u32;
+                    while bits != 0 {
+                        passed.push(group[bits.trailing_zeros() as usize]);
+                        bits &= bits - 1;
+                    }
+                }
             }
         }
-    }
+    };
 }
+
+#[cfg(target_arch = "x86_64")]
+on_vectors!(avx2, "avx2", |sums, one, other| {
+    let pairs = _mm256_maddubs_epi16(one, other);
+    _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+});
+
+#[cfg(target_arch = "x86_64")]
+on_vectors!(avx512, "avx2,avx512f,avx512vl,avx512vnni", |sums, one, other| _mm256_dpbusd_epi32(
+    sums, one, other
+));
 
 #[cfg(test)]
 mod tests {
@@ -101,17 +218,31 @@ mod tests {
         fn every_way_passes_the_same_rows(
             one in prop::collection::vec(0u8..128, WIDTH),
             rows in prop::collection::vec(prop::collection::vec(0i8..=127, WIDTH), 1..40),
-            least in 0i32..300_000,
+            least in 1i32..300_000,
         ) {
             let one: [u8; WIDTH] = one.try_into().unwrap();
             let rows: Vec<[i8; WIDTH]> = rows.into_iter().map(|row| row.try_into().unwrap()).collect();
-            let places: Vec<u16> = (0..rows.len() as u16).rev().collect();
+            let mut places: Vec<u16> = (0..rows.len() as u16).rev().collect();
             let product = |row: &[i8; WIDTH]| -> i32 { one.iter().zip(row).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum() };
             let expected: Vec<u16> = places.iter().copied().filter(|p| product(&rows[usize::from(*p)]) >= least).collect();
+            places.resize(places.len().next_multiple_of(8), ShortRows::ZERO);
+            let mut short = ShortRows::new();
+            short.set(&rows);
             for way in Sift::available() {
                 let mut passed = Vec::new();
-                way.pass((&one, least), (&places, &rows), &mut passed);
+                way.pass((&one, least), (&places, &short), &mut passed);
                 prop_assert_eq!(&passed, &expected, "{:?}", way);
+            }
+        }
+
+        #[test]
+        fn every_way_has_the_same_product(
+            one in prop::collection::vec(0u8..128, LONG), other in prop::collection::vec(0i8..=127, LONG),
+        ) {
+            let (one, other): ([u8; LONG], [i8; LONG]) = (one.try_into().unwrap(), other.try_into().unwrap());
+            let expected: i32 = one.iter().zip(&other).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum();
+            for way in Sift::available() {
+                prop_assert_eq!(way.product(&one, &other), expected, "{:?}", way);
             }
         }
     }

@@ -41,17 +41,19 @@ impl RowFacts {
 
     /// Takes in the rows of a sparse file.
     pub(crate) fn push_sparse(&mut self, file: &SparseFile) {
-        let mut bytes = Vec::new();
-        for row in 0..file.rows() {
+        let of_row = |bytes: &mut Vec<u8>, row: usize| {
             bytes.clear();
             for entry in file.row(row) {
                 bytes.extend_from_slice(&entry.column.to_le_bytes());
                 bytes.extend_from_slice(&entry.value.to_le_bytes());
             }
-            self.fingerprints.push(xxh3_128(&bytes));
             let squares = file.row(row).iter().map(|entry| entry.value * entry.value);
-            self.unit_rows += u64::from(is_unit(squares.sum::<f64>().sqrt()));
-        }
+            (xxh3_128(bytes), u64::from(is_unit(squares.sum::<f64>().sqrt())))
+        };
+        let (fingerprints, unit): (Vec<u128>, Vec<u64>) =
+            (0..file.rows()).into_par_iter().map_init(Vec::new, of_row).unzip();
+        self.fingerprints.extend(fingerprints);
+        self.unit_rows += unit.iter().sum::<u64>();
     }
 }
 

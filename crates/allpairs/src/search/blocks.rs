@@ -180,25 +180,32 @@ impl<'a> Board<'a> {
         kept.into_iter().all(|kept| kept).then_some(blocks)
     }
 
-    /// Finishes the lists of a block and hands them to `take`.
-    pub(super) fn hand_over<E, S: Scorer>(
+    /// Finishes the lists of all blocks and hands them to `take`, in order; those of a block are finished while those
+    /// of the one before it are taken.
+    pub(super) fn hand_over<E: Send, S: Scorer>(
         &self,
-        block: Block,
+        blocks: Vec<Block>,
         new_scorer: &(impl Fn() -> S + Sync),
-        take: &mut impl FnMut(usize, &[Neighbour]) -> Result<(), E>,
+        take: &mut (impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send),
     ) -> Result<(), Ended<E>> {
-        let lists = block.lists.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let finished: Vec<Vec<Neighbour>> = lists
-            .into_par_iter()
-            .enumerate()
-            .map_init(new_scorer, |scorer, (at, list)| {
-                list.finish(block.rows.start + at, &self.search.selection, scorer)
-            })
-            .collect();
-        for (row, neighbours) in block.rows.zip(&finished) {
-            take(row, neighbours).map_err(Ended::Taker)?;
+        let mut finished = Vec::new();
+        for block in blocks {
+            let first = block.rows.start;
+            let before: Vec<(usize, Vec<Neighbour>)> = std::mem::take(&mut finished);
+            let hand = || before.iter().try_for_each(|(row, list)| take(*row, list));
+            let (taken, lists) = rayon::join(hand, || self.finish(block, new_scorer));
+            taken.map_err(Ended::Taker)?;
+            finished.extend((first..).zip(lists));
         }
-        Ok(())
+        finished.iter().try_for_each(|(row, list)| take(*row, list)).map_err(Ended::Taker)
+    }
+
+    fn finish<S: Scorer>(&self, block: Block, new_scorer: &(impl Fn() -> S + Sync)) -> Vec<Vec<Neighbour>> {
+        let lists = block.lists.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let finish = |scorer: &mut S, (at, list): (usize, Candidates)| {
+            list.finish(block.rows.start + at, &self.search.selection, scorer)
+        };
+        lists.into_par_iter().enumerate().map_init(new_scorer, finish).collect()
     }
 }
 

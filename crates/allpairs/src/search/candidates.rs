@@ -9,6 +9,9 @@ pub(super) trait Scorer {
     /// The score of two rows. Calls with the same first row come together.
     fn score(&mut self, row: usize, other: usize) -> f32;
 
+    /// Is told which row comes next.
+    fn expect(&self, other: usize);
+
     /// How far sums may be from scores.
     fn margin(&self) -> Margin;
 
@@ -78,10 +81,15 @@ impl Candidates {
     }
 
     fn score_pending(&mut self, row: usize, scorer: &mut impl Scorer) {
-        for Pending { column, .. } in self.pending.drain(..) {
+        for at in 0..self.pending.len() {
+            if let Some(next) = self.pending.get(at + 1) {
+                scorer.expect(next.column as usize);
+            }
+            let column = self.pending[at].column;
             let similarity = scorer.score(row, column as usize);
             self.best.offer(Neighbour { column, similarity });
         }
+        self.pending.clear();
     }
 
     fn drop_certainly_behind(&mut self, top_k: usize, margin: Margin) -> i32 {

@@ -9,10 +9,10 @@ use super::candidates::Scorer;
 use super::share::Share;
 use super::{BLOCKS_PER_THREAD, Ended, NEIGHBOURS_UNDER_WAY, Search};
 use crate::dense::DenseRows;
-use crate::machine::{Kernel, Tile};
+use crate::machine::{Exact, Kernel, Tile, prefetch};
 use crate::neighbours::{Best, Neighbour};
 use crate::quantised::{Margin, Panels};
-use crate::score::{dot, score};
+use crate::score::score;
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -44,7 +44,7 @@ impl<'a> Screen<'a> {
     }
 
     /// Hands the neighbours of each row to `take`, rows in order.
-    pub(super) fn run<E>(
+    pub(super) fn run<E: Send>(
         &self,
         mut take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
     ) -> Result<(), Ended<E>> {
@@ -56,13 +56,13 @@ impl<'a> Screen<'a> {
             self.board.compare(self.share, size, &|rows| self.block(rows), &|| WorkerRoom::new(self, true));
         match blocks {
             _ if self.board.search.stopped() => Err(Ended::Stopped),
-            Some(blocks) => blocks.into_iter().try_for_each(|block| self.hand_over(block, &mut take)),
+            Some(blocks) => self.board.hand_over(blocks, &|| DenseScorer::new(self), &mut take),
             None => self.run_in_order(take),
         }
     }
 
     /// Hands them over block by block; each row is compared with all its partners while its block is at work.
-    pub(super) fn run_in_order<E>(
+    pub(super) fn run_in_order<E: Send>(
         &self,
         mut take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
     ) -> Result<(), Ended<E>> {
@@ -81,12 +81,12 @@ impl<'a> Screen<'a> {
                 return Err(Ended::Stopped);
             }
             let mut most = 1;
-            for block in blocks.into_iter().flatten() {
-                self.hand_over(block, &mut |row, neighbours: &[Neighbour]| {
-                    most = most.max(neighbours.len());
-                    take(row, neighbours)
-                })?;
-            }
+            let mut take_all = |row: usize, neighbours: &[Neighbour]| {
+                most = most.max(neighbours.len());
+                take(row, neighbours)
+            };
+            let blocks = blocks.into_iter().flatten().collect();
+            self.board.hand_over(blocks, &|| DenseScorer::new(self), &mut take_all)?;
             rows.start = wave_end;
             (search.done)(self.share.own.len() - rows.len());
             size = (size * 4).min(self.block_rows(most));
@@ -128,14 +128,6 @@ impl<'a> Screen<'a> {
         };
         in_cache.min(even).min(in_memory).next_multiple_of(BLOCK_STEP).max(BLOCK_STEP)
     }
-
-    fn hand_over<E>(
-        &self,
-        block: Block,
-        take: &mut (impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send),
-    ) -> Result<(), Ended<E>> {
-        self.board.hand_over(block, &|| DenseScorer::new(self), take)
-    }
 }
 
 /// Scores pairs of dense rows.
@@ -145,12 +137,13 @@ struct DenseScorer<'a> {
     /// The row that `own` holds.
     held: Option<usize>,
     other: Vec<f64>,
+    exact: Exact,
 }
 
 impl<'a> DenseScorer<'a> {
     fn new(screen: &'a Screen<'a>) -> Self {
         let stride = screen.matrix.matrix.stride();
-        Self { screen, own: vec![0.0; stride], held: None, other: vec![0.0; stride] }
+        Self { screen, own: vec![0.0; stride], held: None, other: vec![0.0; stride], exact: Exact::best() }
     }
 }
 
@@ -161,8 +154,20 @@ impl Scorer for DenseScorer<'_> {
             matrix.read(row..row + 1, &mut self.own);
             self.held = Some(row);
         }
-        matrix.read(other..other + 1, &mut self.other);
-        score(dot(&self.own, &self.other), matrix.norms[row], matrix.norms[other])
+        let dot = match matrix.stored_row(other) {
+            Some(stored) => self.exact.dot_stored(&self.own, stored),
+            None => {
+                matrix.read(other..other + 1, &mut self.other);
+                self.exact.dot(&self.own, &self.other)
+            }
+        };
+        score(dot, matrix.norms[row], matrix.norms[other])
+    }
+
+    fn expect(&self, other: usize) {
+        if let Some(stored) = self.screen.matrix.stored_row(other) {
+            prefetch(stored);
+        }
     }
 
     fn margin(&self) -> Margin {

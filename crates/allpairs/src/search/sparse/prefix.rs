@@ -1,24 +1,24 @@
-//! Rows known by few of their columns, and a signature that tells most pairs apart: for high thresholds.
+//! Rows known by few of their columns, and signatures that tell most pairs apart: for high thresholds.
 //!
-//! Columns are numbered from rare to frequent. The *prefix* of a row is what is left of it without the most frequent
-//! columns, as many as have a norm below the threshold. Two rows that reach the threshold share a column of both
-//! prefixes: else all they share is left out of the one that ends earlier, which is too little (Bayardo et al. 2007,
-//! with norms as in L2AP by Anastasiu and Karypis 2014). So only lists of prefixes are walked through.
-//!
-//! The *signature* of a row has its norms in 32 groups of columns, in units of 1/127, rounded up. By Cauchy and Schwarz
-//! in each group, the product of two signatures is not below their score.
+//! The *prefix* of a row is what is left of it without the most frequent columns, as many as have a norm below the
+//! threshold. Two rows that reach the threshold share a column of both prefixes: else all they share is left out of the
+//! one that ends earlier, which is too little (Bayardo et al. 2007, with norms as in L2AP by Anastasiu and Karypis
+//! 2014). So only lists of prefixes are walked through. On the way, short signatures of all columns are compared, and
+//! of whoever passes long ones.
 
-use super::frequent::{SAMPLE, SCORED_ENTRY, counts, sample};
-use crate::machine::{SIGNATURE, Sift};
-use crate::sparse::SparseRows;
+use super::frequent::{LOOKED_AT, SAMPLE, SCORED_ENTRY};
+use super::ordered::Ordered;
+use super::signature::{UNIT, groups, signatures, unsigned};
+use crate::machine::{LONG_SIGNATURE, SIGNATURE, Sift};
+use rayon::prelude::*;
 
 /// Thresholds from which on it is worth an estimate.
 const LEAST_THRESHOLD: f32 = 0.5;
 
 /// Cost in nanoseconds, measured: a row in a list whose signature is looked at.
-const VISIT: f64 = 2.0;
+const VISIT: f64 = 0.8;
 
-/// Covers the rounding of scores to float32 and of norms in float64.
+/// Covers the rounding of scores to float32, of weights and of norms.
 const SLACK: f64 = 1e-6;
 
 pub(super) type Signature = [i8; SIGNATURE];
@@ -26,136 +26,84 @@ pub(super) type Signature = [i8; SIGNATURE];
 /// Prefixes and signatures of all rows.
 #[derive(Debug)]
 pub(super) struct Prefixes {
-    /// Number of each column, from rare to frequent.
-    ranks: Vec<u32>,
-    /// For each row the number of the first column that is not in its prefix.
-    ends: Vec<u32>,
+    /// For each row the entries of its prefix, which come first.
+    pub(super) lengths: Vec<u32>,
     pub(super) signatures: Vec<Signature>,
+    pub(super) long_signatures: Vec<[i8; LONG_SIGNATURE]>,
     /// The least product of two signatures that reach the threshold.
     pub(super) least: i32,
+    /// What is to be expected for each pair, in nanoseconds.
+    pub(super) cost: f64,
 }
 
 impl Prefixes {
     /// Prefixes, if they promise less work than this, in nanoseconds for each pair.
-    pub(super) fn if_cheaper(matrix: &SparseRows, threshold: Option<f32>, than: f64) -> Option<Self> {
+    pub(super) fn if_cheaper(ordered: &Ordered, threshold: Option<f32>, than: f64) -> Option<Self> {
         let threshold = threshold.filter(|threshold| *threshold >= LEAST_THRESHOLD)?;
         let bound = f64::from(threshold) - SLACK;
-        let ranks = ranks(matrix);
-        let mut parts = Vec::new();
-        let ends =
-            (0..matrix.rows()).map(|row| end_of_prefix(matrix, row, (&ranks, bound), &mut parts)).collect();
-        let least = (127.0 * 127.0 * bound).floor() as i32;
-        let mut prefixes = Self { ranks, ends, signatures: Vec::new(), least };
-        let visits = prefixes.visits(matrix);
+        let length = |row: usize| length_of_prefix(ordered.row(row).1, bound);
+        let lengths: Vec<u32> = (0..ordered.rows()).into_par_iter().map(length).collect();
+        let visits = visits(ordered, &lengths);
         if visits * VISIT > than {
             return None;
         }
-        let groups = groups(matrix);
-        prefixes.signatures = (0..matrix.rows()).map(|row| signature(matrix, row, &groups)).collect();
-        let entries = matrix.offset(matrix.rows()) as f64 / matrix.rows() as f64;
-        let cost = visits * VISIT + prefixes.survivors(matrix) * entries * SCORED_ENTRY;
-        (cost < than).then_some(prefixes)
+        let (short, long) = rayon::join(
+            || signatures(ordered, (0, &groups::<SIGNATURE>(ordered, 0..ordered.counts.len())), |_| 1.0),
+            || signatures(ordered, (0, &groups::<LONG_SIGNATURE>(ordered, 0..ordered.counts.len())), |_| 1.0),
+        );
+        let least = (UNIT * UNIT * bound).floor() as i32;
+        let mut prefixes = Self { lengths, signatures: short, long_signatures: long, least, cost: 0.0 };
+        let (passed, scored) = prefixes.survivors(ordered);
+        prefixes.cost =
+            visits * VISIT + passed * LOOKED_AT + scored * ordered.entries_of_row() * SCORED_ENTRY;
+        (prefixes.cost < than).then_some(prefixes)
     }
 
-    /// Whether the column is in the prefix of the row.
-    pub(super) fn holds(&self, row: usize, column: usize) -> bool {
-        self.ranks[column] < self.ends[row]
-    }
-
-    /// Looks at signatures for each pair of rows.
-    fn visits(&self, matrix: &SparseRows) -> f64 {
-        let mut counts = vec![0u32; self.ranks.len()];
-        for row in 0..matrix.rows() {
-            let columns = matrix.row(row).iter().map(|entry| entry.column as usize);
-            columns.filter(|column| self.holds(row, *column)).for_each(|column| counts[column] += 1);
-        }
-        let visits: f64 = counts.iter().map(|count| f64::from(*count).powi(2)).sum();
-        visits / (matrix.rows() as f64).powi(2)
-    }
-
-    /// The part of all pairs that is scored, judged by a sample.
-    fn survivors(&self, matrix: &SparseRows) -> f64 {
-        let places: Vec<usize> = sample(matrix, SAMPLE.1).collect();
-        let others: Vec<Signature> = places.iter().map(|row| self.signatures[*row]).collect();
-        let all: Vec<u16> = (0..others.len() as u16).collect();
-        let mut held = vec![false; self.ranks.len()];
-        let (mut survivors, mut pairs) = (0.0, 0.0);
-        for row in sample(matrix, SAMPLE.0) {
-            let columns = || matrix.row(row).iter().map(|entry| entry.column as usize);
-            columns().filter(|column| self.holds(row, *column)).for_each(|column| held[column] = true);
-            let mut passed = Vec::new();
-            Sift::best().pass((&unsigned(&self.signatures[row]), self.least), (&all, &others), &mut passed);
-            let meets = |at: &&u16| self.meets(matrix, places[usize::from(**at)], &held);
-            survivors += passed.iter().filter(meets).count() as f64;
-            pairs += others.len() as f64;
-            columns().for_each(|column| held[column] = false);
-        }
-        survivors / f64::max(pairs, 1.0)
-    }
-
-    /// Whether a row has one of these columns in its prefix.
-    fn meets(&self, matrix: &SparseRows, row: usize, held: &[bool]) -> bool {
-        let mut columns = matrix.row(row).iter().map(|entry| entry.column as usize);
-        columns.any(|column| held[column] && self.holds(row, column))
+    /// The part of all pairs that short signatures let through, and the part that is scored, judged by a sample.
+    fn survivors(&self, ordered: &Ordered) -> (f64, f64) {
+        let others = ordered.sample(SAMPLE.1);
+        let of_row = |held: &mut Vec<bool>, row: usize| {
+            ordered.front(row, self.lengths[row]).for_each(|(column, _)| held[column] = true);
+            let meets =
+                |other: usize| ordered.front(other, self.lengths[other]).any(|(column, _)| held[column]);
+            let (short, long) = (unsigned(&self.signatures[row]), unsigned(&self.long_signatures[row]));
+            let (mut passed, mut scored) = (0, 0);
+            for other in others.iter().copied() {
+                let sift = Sift::best();
+                if sift.product(&short, &self.signatures[other]) >= self.least && meets(other) {
+                    passed += 1;
+                    let product = sift.product(&long, &self.long_signatures[other]);
+                    scored += usize::from(product >= self.least);
+                }
+            }
+            ordered.front(row, self.lengths[row]).for_each(|(column, _)| held[column] = false);
+            (passed, scored)
+        };
+        let rows = ordered.sample(SAMPLE.0);
+        let pairs = (rows.len() * others.len()).max(1) as f64;
+        let new_held = || vec![false; ordered.counts.len()];
+        let (passed, scored) =
+            rows.into_par_iter().map_init(new_held, of_row).reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        (passed as f64 / pairs, scored as f64 / pairs)
     }
 }
 
-/// A signature as the one side of a product.
-pub(super) fn unsigned(signature: &Signature) -> [u8; SIGNATURE] {
-    // None is negative.
-    signature.map(i8::cast_unsigned)
+/// Looks at signatures for each pair of rows.
+fn visits(ordered: &Ordered, lengths: &[u32]) -> f64 {
+    let mut counts = vec![0u32; ordered.counts.len()];
+    for (row, length) in lengths.iter().enumerate() {
+        ordered.front(row, *length).for_each(|(column, _)| counts[column] += 1);
+    }
+    let visits: f64 = counts.iter().map(|count| f64::from(*count).powi(2)).sum();
+    visits / (ordered.rows() as f64).powi(2)
 }
 
-fn ranks(matrix: &SparseRows) -> Vec<u32> {
-    let counts = counts(matrix);
-    let mut order: Vec<u32> = (0..counts.len() as u32).collect();
-    order.sort_unstable_by_key(|column| (counts[*column as usize], *column));
-    let mut ranks = vec![0; order.len()];
-    (0..).zip(order).for_each(|(rank, column)| ranks[column as usize] = rank);
-    ranks
-}
-
-fn end_of_prefix(
-    matrix: &SparseRows,
-    row: usize,
-    (ranks, bound): (&[u32], f64),
-    parts: &mut Vec<(u32, f64)>,
-) -> u32 {
-    let part = |value: f64| (value / matrix.norms[row]).powi(2);
-    parts.clear();
-    parts.extend(matrix.row(row).iter().map(|e| (ranks[e.column as usize], part(e.value))));
-    parts.sort_unstable_by_key(|(rank, _)| std::cmp::Reverse(*rank));
+/// Weights up to the last one that is needed for the norm of all from there on to reach the bound.
+fn length_of_prefix(weights: &[f32], bound: f64) -> u32 {
     let mut squares = 0.0;
-    let first_needed = parts.iter().find(|(_, square)| {
-        squares += square;
+    let needed = weights.iter().rposition(|weight| {
+        squares += f64::from(*weight).powi(2);
         squares >= bound * bound
     });
-    first_needed.map_or(0, |(rank, _)| rank + 1)
-}
-
-/// The group of each column, so that all groups have about the same share of all rows.
-fn groups(matrix: &SparseRows) -> Vec<u8> {
-    let mut shares = vec![0.0f64; matrix.used_columns()];
-    for row in 0..matrix.rows() {
-        let part = |value: f64| (value / matrix.norms[row]).powi(2);
-        matrix.row(row).iter().for_each(|entry| shares[entry.column as usize] += part(entry.value));
-    }
-    let mut order: Vec<u32> = (0..shares.len() as u32).collect();
-    order.sort_unstable_by(|a, b| shares[*b as usize].total_cmp(&shares[*a as usize]).then(a.cmp(b)));
-    let mut of_groups = [0.0f64; SIGNATURE];
-    let mut groups = vec![0; shares.len()];
-    for column in order {
-        let least = (0..SIGNATURE).min_by(|a, b| of_groups[*a].total_cmp(&of_groups[*b])).unwrap_or(0);
-        of_groups[least] += shares[column as usize];
-        groups[column as usize] = least as u8;
-    }
-    groups
-}
-
-fn signature(matrix: &SparseRows, row: usize, groups: &[u8]) -> Signature {
-    let mut squares = [0.0f64; SIGNATURE];
-    for entry in matrix.row(row) {
-        squares[usize::from(groups[entry.column as usize])] += (entry.value / matrix.norms[row]).powi(2);
-    }
-    squares.map(|square| (square.sqrt() * 127.0).ceil().min(127.0) as i8)
+    needed.map_or(0, |at| at as u32 + 1)
 }

@@ -1,13 +1,17 @@
-//! Sparse rows in blocks: sums over all columns but the frequent ones for whole blocks at a time, a bound for the
-//! rest, and scores as defined for whoever may matter.
+//! Sparse rows in blocks: most pairs are told apart by bounds, and whoever may matter is scored as defined.
 //!
-//! The rows of a block are turned by columns, so that one row of the other side adds its products to the sums of all
-//! rows of the block that share a column with it. The sums of a block fit the first cache.
+//! The rows of a block are turned by columns, so that one row of the other side meets all rows of the block that share a
+//! column with it. By *sums*, it adds its products to those of these rows, whose sums fit the first cache, and a bound
+//! stands for the frequent columns. By *signatures*, for high thresholds, it meets the rows of few columns and compares
+//! a bound at once.
 
 use super::by_row::ByRow;
-use super::frequent::Frequent;
-use super::prefix::{Prefixes, Signature, unsigned};
-use crate::machine::{Lanes, Limits, Sift};
+use super::frequent::{COMPARED, Frequent};
+use super::ordered::Ordered;
+use super::prefix::Prefixes;
+use super::signature::unsigned;
+use super::turned::Turned;
+use crate::machine::{LONG_SIGNATURE, Lanes, Limits, ShortRows, Sift};
 use crate::neighbours::{Best, Neighbour};
 use crate::quantised::Margin;
 use crate::score::score;
@@ -16,16 +20,15 @@ use crate::search::candidates::Scorer;
 use crate::search::share::Share;
 use crate::search::{BLOCKS_PER_THREAD, Ended, Search};
 use crate::sparse::SparseRows;
-use std::ops::Range;
 
-/// Rows of a block: their sums take half of a first-level cache.
+/// Rows of a block: their sums take a first-level cache, or most of it.
 const BLOCK_ROWS: usize = 8192;
 
 /// Rows of a block that are known by signatures: these take half of a second-level cache.
-const SIGNATURE_ROWS: usize = 1 << 15;
+const SIGNATURE_ROWS: usize = 1 << 14;
 
 /// Pairs are handed over once there are so many.
-const HITS: usize = 512;
+const HITS: usize = 2048;
 
 /// Rows of the other side between two looks at the stop flag.
 const STOP_STEP: usize = 256;
@@ -35,13 +38,42 @@ pub(in crate::search) struct SparseScreen<'a> {
     board: Board<'a>,
     share: &'a Share,
     matrix: &'a SparseRows,
-    frequent: Frequent,
-    /// Used instead of sums if it is there.
-    prefixes: Option<Prefixes>,
-    /// Each entry over the norm of its row.
-    weights: Vec<f32>,
+    ordered: Ordered<'a>,
+    way: Way,
     lanes: Lanes,
     sift: Sift,
+}
+
+/// How pairs are told apart.
+enum Way {
+    Signatures(Prefixes),
+    Sums(Frequent),
+}
+
+impl Way {
+    fn choose(ordered: &Ordered, search: &Search) -> Self {
+        let threshold = search.selection.threshold;
+        let prefixes = Prefixes::if_cheaper(ordered, threshold, f64::INFINITY);
+        match prefixes {
+            // Sums are compared for every pair, which alone takes longer.
+            Some(prefixes) if prefixes.cost <= COMPARED => Self::Signatures(prefixes),
+            prefixes => {
+                let frequent = Frequent::choose(ordered, &search.selection);
+                match prefixes.filter(|prefixes| prefixes.cost < frequent.cost) {
+                    Some(prefixes) => Self::Signatures(prefixes),
+                    None => Self::Sums(frequent),
+                }
+            }
+        }
+    }
+
+    /// For each row how many of its entries it is looked for by.
+    fn lengths(&self) -> &[u32] {
+        match self {
+            Self::Signatures(prefixes) => &prefixes.lengths,
+            Self::Sums(frequent) => &frequent.lengths,
+        }
+    }
 }
 
 impl<'a> SparseScreen<'a> {
@@ -51,34 +83,27 @@ impl<'a> SparseScreen<'a> {
         matrix: &'a SparseRows,
         margin: Margin,
     ) -> Self {
-        let weights_of =
-            |row: usize| matrix.row(row).iter().map(move |entry| (entry.value / matrix.norms[row]) as f32);
-        let frequent = Frequent::choose(matrix, &search.selection);
-        let prefixes = Prefixes::if_cheaper(matrix, search.selection.threshold, frequent.cost);
-        Self {
-            // Pairs without a common column are never looked at.
-            board: Board::new(search, margin, margin.positive()),
-            share,
-            matrix,
-            frequent,
-            prefixes,
-            weights: (0..matrix.rows()).flat_map(weights_of).collect(),
-            lanes: Lanes::best(),
-            sift: Sift::best(),
-        }
+        let ordered = Ordered::new(matrix);
+        let way = Way::choose(&ordered, search);
+        // Pairs without a common column are never looked at.
+        let board = Board::new(search, margin, margin.positive());
+        Self { board, share, matrix, ordered, way, lanes: Lanes::best(), sift: Sift::best() }
     }
 
-    /// The same by signatures or by sums, whatever is cheaper.
+    /// The same by signatures, if it can be, or by sums, whatever is cheaper.
     #[cfg(test)]
     pub(in crate::search) fn by_signatures(mut self, wanted: bool) -> Self {
-        let threshold = self.board.search.selection.threshold;
-        let prefixes = Prefixes::if_cheaper(self.matrix, threshold, f64::INFINITY);
-        self.prefixes = prefixes.filter(|_| wanted);
+        let selection = &self.board.search.selection;
+        let prefixes = Prefixes::if_cheaper(&self.ordered, selection.threshold, f64::INFINITY);
+        self.way = match prefixes.filter(|_| wanted) {
+            Some(prefixes) => Way::Signatures(prefixes),
+            None => Way::Sums(Frequent::choose(&self.ordered, selection)),
+        };
         self
     }
 
     /// Hands the neighbours of each row to `take`, rows in order.
-    pub(in crate::search) fn run<E>(
+    pub(in crate::search) fn run<E: Send>(
         &self,
         mut take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
     ) -> Result<(), Ended<E>> {
@@ -90,31 +115,18 @@ impl<'a> SparseScreen<'a> {
         let blocks = self.board.compare(self.share, self.block_rows(), &new_block, &|| Room::new(self));
         match blocks {
             _ if search.stopped() => Err(Ended::Stopped),
-            Some(blocks) => blocks
-                .into_iter()
-                .try_for_each(|block| self.board.hand_over(block, &|| SparseScorer::new(self), &mut take)),
+            Some(blocks) => self.board.hand_over(blocks, &|| SparseScorer::new(self), &mut take),
             None => search.run_unscreened(self.share, take),
         }
     }
 
     /// Long lists are walked through faster, but all threads need blocks.
     fn block_rows(&self) -> usize {
-        let most = if self.prefixes.is_some() { SIGNATURE_ROWS } else { BLOCK_ROWS };
+        let most = match self.way {
+            Way::Signatures(_) => SIGNATURE_ROWS,
+            Way::Sums(_) => BLOCK_ROWS,
+        };
         (self.share.own.len() / (BLOCKS_PER_THREAD * rayon::current_num_threads())).clamp(BLOCK_ROWS, most)
-    }
-
-    fn weights(&self, row: usize) -> &[f32] {
-        &self.weights[self.matrix.offset(row)..self.matrix.offset(row + 1)]
-    }
-
-    /// Entries of a row in columns by which it is looked for.
-    fn summed(&self, row: usize) -> impl Iterator<Item = (usize, f32)> {
-        let entries = self.matrix.row(row).iter().zip(self.weights(row));
-        let entries = entries.map(|(entry, weight)| (entry.column as usize, *weight));
-        entries.filter(move |(column, _)| match &self.prefixes {
-            Some(prefixes) => prefixes.holds(row, *column),
-            None => !self.frequent.columns[*column],
-        })
     }
 }
 
@@ -150,6 +162,8 @@ impl Scorer for SparseScorer<'_> {
         score(matrix.dot(other, &self.spread), matrix.norms[row], matrix.norms[other])
     }
 
+    fn expect(&self, _other: usize) {}
+
     fn margin(&self) -> Margin {
         self.screen.board.margin
     }
@@ -184,24 +198,44 @@ struct Room<'a> {
     turned: Turned,
     /// First row of the block that is turned.
     loaded: Option<usize>,
-    /// The sums of a block's rows; all zero between two rows of the other side.
-    sums: Box<Sums>,
-    limits: Limits,
+    means: Means,
     floors: Vec<i32>,
+    /// Places of rows of the block that may reach a floor.
     passed: Vec<u16>,
     hits: Vec<Hit>,
     mirrored_hits: Vec<Hit>,
 }
 
+/// What is needed besides for one way or the other.
+enum Means {
+    Signatures(ShortRows),
+    Sums {
+        /// The sums of a block's rows; all zero between two rows of the other side.
+        sums: Box<Sums>,
+        limits: Limits,
+        /// Signatures of the block's rows in frequent columns, in their order; none if no column is frequent.
+        signatures: Vec<[i8; LONG_SIGNATURE]>,
+        above: Vec<(u16, f32)>,
+    },
+}
+
 impl<'a> Room<'a> {
     fn new(screen: &'a SparseScreen<'a>) -> Self {
+        let means = match screen.way {
+            Way::Signatures(_) => Means::Signatures(ShortRows::new()),
+            Way::Sums(_) => Means::Sums {
+                sums: Box::new(Sums([0.0; 1 << 16])),
+                limits: Limits::default(),
+                signatures: Vec::new(),
+                above: Vec::new(),
+            },
+        };
         Self {
             screen,
             scorer: SparseScorer::new(screen),
             turned: Turned::default(),
             loaded: None,
-            sums: Box::new(Sums([0.0; 1 << 16])),
-            limits: Limits::default(),
+            means,
             floors: Vec::new(),
             passed: Vec::new(),
             hits: Vec::new(),
@@ -212,52 +246,47 @@ impl<'a> Room<'a> {
     fn load_floors(&mut self, block: &Block) {
         self.floors.resize(block.rows.len(), i32::MAX);
         block.load_floors(0, &mut self.floors);
-        let floors = self.turned.order.iter().map(|at| Margin::short(self.floors[usize::from(*at)]));
-        self.limits.set_floors(floors);
+        if let Means::Sums { limits, .. } = &mut self.means {
+            let order = self.turned.order.iter();
+            limits.set_floors(order.map(|at| Margin::short(self.floors[usize::from(*at)])));
+        }
     }
 
     /// Compares all rows of the block with one other row.
     fn compare(&mut self, block: &Block, other: usize, side: Side) {
-        let screen = self.screen;
         let mut floor = [i32::MAX];
         if let Some(mirror) = side.mirror {
             mirror.load_floors(other - mirror.rows.start, &mut floor);
         }
         let floor = Margin::short(floor[0]);
+        let row = |at: u16| block.rows.start + usize::from(self.turned.order[usize::from(at)]);
+        // Within one block each pair is seen once.
+        let counts = |at: u16| row(at) < other || (row(at) > other && !side.later_only);
         self.passed.clear();
-        match &screen.prefixes {
-            Some(prefixes) => self.sift(prefixes, other),
-            None => self.add_up(other, floor),
+        match (&self.screen.way, &mut self.means) {
+            (Way::Signatures(prefixes), Means::Signatures(rows)) => {
+                sift(self.screen, (other, prefixes), (&self.turned, rows), &mut self.passed);
+                let one = unsigned(&prefixes.long_signatures[other]);
+                let product = |at| self.screen.sift.product(&one, &prefixes.long_signatures[row(at)]);
+                self.passed.retain(|at| counts(*at) && product(*at) >= prefixes.least);
+            }
+            (Way::Sums(frequent), Means::Sums { sums, limits, signatures, above }) => {
+                above.clear();
+                add_up(self.screen, (other, frequent, floor), (&self.turned, &mut sums.0, limits), above);
+                if block.rows.contains(&other) {
+                    above.retain(|(at, _)| counts(*at));
+                }
+                keep_near(self.screen, (other, frequent, floor), (limits, signatures), above);
+                self.passed.extend(above.iter().map(|(at, _)| *at));
+            }
+            // Room is made for the way that was chosen.
+            _ => {}
         }
         for at in 0..self.passed.len() {
-            let at = usize::from(self.passed[at]);
-            let row = block.rows.start + usize::from(self.turned.order[at]);
-            // Within one block each pair is seen once.
-            if row < other || (row > other && !side.later_only) {
-                self.note(row, other, (self.limits.floor(at), floor));
-            }
+            let place = self.turned.order[usize::from(self.passed[at])];
+            let floors = (Margin::short(self.floors[usize::from(place)]), floor);
+            self.note(block.rows.start + usize::from(place), other, floors);
         }
-    }
-
-    /// Passes the rows that may reach the floors by their sums.
-    fn add_up(&mut self, other: usize, floor: f32) {
-        for (column, weight) in self.screen.summed(other) {
-            self.turned.add(column, weight, &mut self.sums.0);
-        }
-        let sums = &mut self.sums.0[..self.limits.rests.len()];
-        let rest = self.screen.frequent.rests[other];
-        self.screen.lanes.pass(sums, &self.limits, (rest, floor), &mut self.passed);
-    }
-
-    /// Passes the rows that may reach the threshold by their signatures.
-    fn sift(&mut self, prefixes: &Prefixes, other: usize) {
-        let one = unsigned(&prefixes.signatures[other]);
-        for (column, _) in self.screen.summed(other) {
-            let rows = (self.turned.places(column), self.turned.signatures.as_slice());
-            self.screen.sift.pass((&one, prefixes.least), rows, &mut self.passed);
-        }
-        self.passed.sort_unstable();
-        self.passed.dedup();
     }
 
     fn note(&mut self, row: usize, other: usize, floors: (f32, f32)) {
@@ -279,14 +308,78 @@ impl<'a> Room<'a> {
     }
 }
 
+/// Passes the rows that share a column of their prefixes and may reach the threshold by their short signatures.
+fn sift(
+    screen: &SparseScreen,
+    (other, prefixes): (usize, &Prefixes),
+    (turned, rows): (&Turned, &ShortRows),
+    passed: &mut Vec<u16>,
+) {
+    let one = unsigned(&prefixes.signatures[other]);
+    for (column, _) in screen.ordered.front(other, prefixes.lengths[other]) {
+        screen.sift.pass((&one, prefixes.least), (turned.places(column), rows), passed);
+    }
+    passed.sort_unstable();
+    passed.dedup();
+}
+
+/// Passes the rows that may reach a floor by their sums and the norms in frequent columns.
+fn add_up(
+    screen: &SparseScreen,
+    (other, frequent, floor): (usize, &Frequent, f32),
+    (turned, sums, limits): (&Turned, &mut [f32; 1 << 16], &Limits),
+    above: &mut Vec<(u16, f32)>,
+) {
+    for (column, weight) in screen.ordered.front(other, frequent.lengths[other]) {
+        turned.add(column, weight, sums);
+    }
+    screen.lanes.pass(&mut sums[..limits.len()], limits, (frequent.rests[other], floor), above);
+}
+
+/// Keeps the rows that may reach a floor by their sums and their signatures in frequent columns.
+fn keep_near(
+    screen: &SparseScreen,
+    (other, frequent, floor): (usize, &Frequent, f32),
+    (limits, signatures): (&Limits, &[[i8; LONG_SIGNATURE]]),
+    above: &mut Vec<(u16, f32)>,
+) {
+    let unit = frequent.rests[other] * Frequent::OF_PRODUCT;
+    let Some(one) = frequent.signatures.get(other).map(unsigned) else { return };
+    above.retain(|(at, sum)| {
+        let at = usize::from(*at);
+        let product = screen.sift.product(&one, &signatures[at]);
+        sum + unit * limits.rest(at) * product as f32 > limits.floor(at).min(floor)
+    });
+}
+
 impl Worker for Room<'_> {
     fn load(&mut self, block: &Block) {
         if self.loaded == Some(block.rows.start) {
             return;
         }
-        self.turned.turn(self.screen, block.rows.clone());
-        let rests = &self.screen.frequent.rests[block.rows.clone()];
-        self.limits.set_rests(self.turned.order.iter().map(|at| rests[usize::from(*at)]));
+        let screen = self.screen;
+        // A block has fewer rows than 16 bits count.
+        self.turned.order.clear();
+        self.turned.order.extend(0..block.rows.len() as u16);
+        let step = match (&screen.way, &mut self.means) {
+            (Way::Signatures(prefixes), Means::Signatures(rows)) => {
+                rows.set(&prefixes.signatures[block.rows.clone()]);
+                Sift::STEP
+            }
+            (Way::Sums(frequent), Means::Sums { limits, signatures, .. }) => {
+                let rests = &frequent.rests[block.rows.clone()];
+                let rest = |at: &u16| rests[usize::from(*at)];
+                self.turned.order.sort_unstable_by(|a, b| rest(a).total_cmp(&rest(b)));
+                limits.set_rests(self.turned.order.iter().map(rest));
+                signatures.clear();
+                if let Some(of_block) = frequent.signatures.get(block.rows.clone()) {
+                    signatures.extend(self.turned.order.iter().map(|at| of_block[usize::from(*at)]));
+                }
+                1
+            }
+            _ => 1,
+        };
+        self.turned.turn(&screen.ordered, block.rows.clone(), (screen.way.lengths(), step));
         self.loaded = Some(block.rows.start);
     }
 
@@ -309,66 +402,5 @@ impl Worker for Room<'_> {
             }
         }
         self.hand_hits(block, side.mirror);
-    }
-}
-
-/// The rows of a block by columns.
-#[derive(Default)]
-struct Turned {
-    /// The rows by what they have in frequent columns; in what follows they are known by their place in it.
-    order: Vec<u16>,
-    /// Where each column begins in the others, and their length at the end.
-    offsets: Vec<u32>,
-    places: Vec<u16>,
-    /// Signatures of the rows, if these are used.
-    signatures: Vec<Signature>,
-    weights: Vec<f32>,
-}
-
-impl Turned {
-    fn turn(&mut self, screen: &SparseScreen, block: Range<usize>) {
-        let rests = &screen.frequent.rests[block.clone()];
-        // A block has fewer rows than 16 bits count.
-        self.order.clear();
-        self.order.extend(0..block.len() as u16);
-        self.order.sort_unstable_by(|a, b| rests[usize::from(*a)].total_cmp(&rests[usize::from(*b)]));
-        self.signatures.clear();
-        if let Some(prefixes) = &screen.prefixes {
-            let of_rows = &prefixes.signatures[block.clone()];
-            self.signatures.extend(self.order.iter().map(|row| of_rows[usize::from(*row)]));
-        }
-        self.offsets.clear();
-        self.offsets.resize(screen.matrix.used_columns() + 2, 0);
-        for row in block.clone() {
-            screen.summed(row).for_each(|(column, _)| self.offsets[column + 2] += 1);
-        }
-        for column in 2..self.offsets.len() {
-            self.offsets[column] += self.offsets[column - 1];
-        }
-        let entries = self.offsets[self.offsets.len() - 1] as usize;
-        self.places.resize(entries, 0);
-        self.weights.resize(entries, 0.0);
-        for (place, row) in self.order.iter().enumerate() {
-            for (column, weight) in screen.summed(block.start + usize::from(*row)) {
-                let at = self.offsets[column + 1] as usize;
-                self.offsets[column + 1] += 1;
-                self.places[at] = place as u16;
-                self.weights[at] = weight;
-            }
-        }
-    }
-
-    /// The rows that have a column.
-    fn places(&self, column: usize) -> &[u16] {
-        &self.places[self.offsets[column] as usize..self.offsets[column + 1] as usize]
-    }
-
-    /// Adds the products of a weight with all rows of a column to their sums.
-    #[inline]
-    fn add(&self, column: usize, weight: f32, sums: &mut [f32; 1 << 16]) {
-        let range = self.offsets[column] as usize..self.offsets[column + 1] as usize;
-        for (place, other) in self.places[range.clone()].iter().zip(&self.weights[range]) {
-            sums[usize::from(*place)] += weight * other;
-        }
     }
 }

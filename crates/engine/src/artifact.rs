@@ -9,6 +9,7 @@
 //! Beside each part lies an *index*: its paths in archive order with a hash of their content, from which
 //! clashes between instances are found without reading the parts.
 
+mod assemble;
 mod clash;
 mod combine;
 mod deflate;
@@ -23,8 +24,9 @@ mod remove;
 mod walk;
 mod warnings;
 
+pub use assemble::{Cut, HostPart, LEAST, Segment, UploadPart, UploadedPiece, assemble};
 pub use clash::Clash;
-pub use combine::{CombineError, Combined, PartFile, combine};
+pub use combine::{CombineError, Combined, GZIP_HEADER, PartFile, combine};
 pub use index::{IndexError, index_path};
 pub use pack::{PackError, PackOptions, PackedPart, pack};
 pub use read::{ArchiveEntry, ArchiveReader, EntryKind, ReadError};

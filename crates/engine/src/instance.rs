@@ -39,6 +39,7 @@ mod scratch;
 mod stage;
 mod stop;
 mod train;
+mod upload;
 mod volume;
 
 pub use cache::{Cache, Kept};

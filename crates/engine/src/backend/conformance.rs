@@ -13,8 +13,8 @@ use indexmap::IndexMap;
 
 use super::{Backend, Launch, Placement, Presence, Stop};
 use crate::plan::{
-    GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, NetworkPlan, OutputPlan, Role, RuntimePlan,
-    StoragePlan,
+    GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, NetworkPlan, OutputPlace, OutputPlan, Role,
+    RuntimePlan, StoragePlan,
 };
 use crate::run::{Exit, Manifests, Outcome, Report, RunDirectory, Stamped, Watch};
 
@@ -186,7 +186,10 @@ pub fn job_plan(words: &[&str], folder: &Path) -> JobPlan {
         attempt: 1,
         instances: instances.map(|(rank, word)| instance(rank, word)).collect(),
         merge: None,
-        output: OutputPlan { folder: folder.join("output"), uri: "file:///output".to_owned() },
+        output: OutputPlan {
+            place: OutputPlace::Folder(folder.join("output")),
+            uri: "file:///output".to_owned(),
+        },
         max_runtime: DEADLINE,
         warnings: Vec::new(),
     }

@@ -88,6 +88,7 @@ impl Backend for LocalBackend {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             network_isolation: true,
+            output_kms: true,
             metrics_time_series: true,
             profiler: true,
             experiment: true,

@@ -9,12 +9,14 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::publish::in_store::{self, StoreOutputError};
 use super::{Attempt, Engine, EngineError, publish, tidy};
 use crate::backend::{BackendError, Launch, Placement, Presence, Stop};
 use crate::explain::chain;
 use crate::job::{Effect, Event, Job, MERGE_HOST, Status};
-use crate::plan::JobPlan;
+use crate::plan::{JobPlan, OutputPlace, OutputPlan};
 use crate::run::{News, Outcome, Report, RunDirectory, Stamped, Timestamp, Watch};
+use crate::storage::{ObjectSource, Written};
 
 mod take_over;
 
@@ -154,9 +156,9 @@ impl Driver {
         &self.run
     }
 
-    /// Where the job's artifacts are put on this machine.
-    pub fn output_folder(&self) -> &Path {
-        &self.plan.output.folder
+    /// Where the job's artifacts are put, if that is a folder of this machine.
+    pub fn output_folder(&self) -> Option<&Path> {
+        self.plan.output.folder()
     }
 
     /// Drives the job to its end. What there is to show goes to `notices`, which is unbounded because
@@ -297,11 +299,19 @@ impl Driver {
 
     fn publish_merged(&mut self) {
         let merged = self.run.instance(MERGE_HOST).merged_file();
-        let (output, plan) = (self.plan.output.clone(), self.plan.merge.clone());
-        self.work.spawn_blocking(move || {
-            let name = plan.map(|plan| plan.output).unwrap_or_default();
-            Done::Event(publish::merged(&merged, &output, &name))
-        });
+        let name = self.plan.merge.as_ref().map(|plan| plan.output.clone()).unwrap_or_default();
+        let OutputPlan { place, uri } = self.plan.output.clone();
+        match place {
+            OutputPlace::Folder(folder) => {
+                self.work.spawn_blocking(move || Done::Event(publish::merged(&merged, &folder, &uri, &name)));
+            }
+            OutputPlace::Store(place) => {
+                let stores = in_store::stores(&self.engine, &place);
+                self.work.spawn(async move {
+                    Done::Event(in_store::merged(stores, merged, (place, uri), name).await)
+                });
+            }
+        }
     }
 
     async fn presence_changed(&mut self, index: usize, presence: Vec<Presence>) -> Result<(), EngineError> {
@@ -392,7 +402,7 @@ impl Driver {
                     self.stop(&hosts).await?;
                 }
                 Effect::Publish => self.publish(),
-                Effect::Merge => self.merge()?,
+                Effect::Merge => self.merge().await?,
                 Effect::Release => self.release().await?,
             }
         }
@@ -410,8 +420,14 @@ impl Driver {
         for host in &hosts {
             self.watch.follow(host, &self.run.instance(host))?;
         }
-        let (backend, run) = (self.engine.backend.clone(), self.run.clone());
-        self.work.spawn(async move { Done::Launched(backend.launch(&Launch { run, hosts }).await) });
+        let (engine, run) = (self.engine.clone(), self.run.clone());
+        let (place, job) = (self.plan.output.place.clone(), (self.job.name.clone(), self.job.attempt));
+        self.work.spawn(async move {
+            Done::Launched(match ready_output(&engine, &place, &run, job).await {
+                Ok(()) => engine.backend.launch(&Launch { run, hosts }).await,
+                Err(error) => Err(error),
+            })
+        });
         Ok(())
     }
 
@@ -425,21 +441,47 @@ impl Driver {
     }
 
     fn publish(&mut self) {
-        let parts = publish::parts(&self.engine, &self.job);
         let output = self.plan.output.clone();
-        self.work.spawn_blocking(move || Done::Event(publish::artifacts(&parts, &output)));
+        if output.folder().is_some() {
+            let parts = publish::parts(&self.engine, &self.job);
+            self.work.spawn_blocking(move || Done::Event(publish::artifacts(&parts, &output)));
+            return;
+        }
+        let parts = publish::store_parts(&self.engine, &self.job);
+        let (engine, run) = (self.engine.clone(), self.run.clone());
+        self.work.spawn(async move { Done::Event(in_store::artifacts(engine, parts, output, run).await) });
     }
 
-    fn merge(&mut self) -> Result<(), EngineError> {
+    async fn merge(&mut self) -> Result<(), EngineError> {
         let Some(merge) = self.plan.merge.clone() else { return Ok(()) };
-        let archive = self.plan.output.folder.join(publish::MODEL);
-        let instance = merge.instance_for(&archive, self.job.attempt)?;
+        let (archive, size) = match self.archive().await {
+            Ok(archive) => archive,
+            Err(error) => return self.happen(Event::MergeFailed { explanation: chain(&error) }).await,
+        };
+        let instance = merge.instance_for(archive, size, self.job.attempt);
         self.run.add_instance(&instance)?;
         self.watch.follow(MERGE_HOST, &self.run.instance(MERGE_HOST))?;
         let (backend, run) = (self.engine.backend.clone(), self.run.clone());
         let launch = Launch { run, hosts: vec![MERGE_HOST.to_owned()] };
         self.work.spawn(async move { Done::MergeLaunched(backend.launch(&launch).await) });
         Ok(())
+    }
+
+    /// The archive that has been published, and its size.
+    async fn archive(&self) -> Result<(ObjectSource, u64), StoreOutputError> {
+        match &self.plan.output.place {
+            OutputPlace::Folder(folder) => {
+                let archive = folder.join(publish::MODEL);
+                let size = fs::metadata(&archive)?.len();
+                Ok((ObjectSource::File(archive), size))
+            }
+            OutputPlace::Store(place) => {
+                let Written { etag, size } =
+                    in_store::archive(&in_store::stores(&self.engine, place), place).await?;
+                let (bucket, key) = (place.bucket.clone(), place.key(publish::MODEL));
+                Ok((ObjectSource::Store { bucket, key, etag }, size))
+            }
+        }
     }
 
     async fn release(&mut self) -> Result<(), EngineError> {
@@ -449,6 +491,7 @@ impl Driver {
         if self.plan.is_through_daemon() {
             self.engine.sweep().await;
         }
+        self.engine.give_up_uploads(&self.job.name, self.job.attempt + 1).await;
         tidy::after(&self.engine, &self.job).await?;
         Ok(())
     }
@@ -463,6 +506,23 @@ impl Driver {
             let _ = notices.send(notice);
         }
     }
+}
+
+/// Begins the uploads that instances put their parts into, and gives up those of earlier attempts.
+async fn ready_output(
+    engine: &Engine,
+    place: &OutputPlace,
+    run: &RunDirectory,
+    (job, attempt): (String, u32),
+) -> Result<(), BackendError> {
+    let OutputPlace::Store(place) = place else { return Ok(()) };
+    engine.give_up_uploads(&job, attempt).await;
+    let begun = in_store::begin(&in_store::stores(engine, place), place, run).await;
+    begun.map(drop).map_err(|error| BackendError::Unavailable {
+        backend: "storage",
+        what: "beginning the uploads of the artifacts".to_owned(),
+        source: io::Error::other(error),
+    })
 }
 
 async fn sleep_until(deadline: Option<Instant>) {

@@ -17,8 +17,8 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::process::{Pid, PidfdFlags, getuid, pidfd_open};
 use tempfile::TempDir;
 use trainyard_engine::plan::{
-    ChannelPlan, GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, NetworkPlan, ObjectPlan, OutputPlan,
-    Role, RuntimePlan, StoragePlan,
+    ChannelPlan, GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, NetworkPlan, ObjectPlan, OutputPlace,
+    OutputPlan, Role, RuntimePlan, StoragePlan,
 };
 use trainyard_engine::run::{
     InstanceDirectory, LogLine, Manifests, Outcome, Parts, Report, RunDirectory, Stamped, Stream, Tail,
@@ -127,7 +127,7 @@ impl Case {
             attempt: 1,
             instances: Vec::new(),
             merge: None,
-            output: OutputPlan { folder: "/nowhere".into(), uri: "s3://nowhere".into() },
+            output: OutputPlan { place: OutputPlace::Folder("/nowhere".into()), uri: "s3://nowhere".into() },
             max_runtime: DEADLINE,
             warnings: Vec::new(),
         }

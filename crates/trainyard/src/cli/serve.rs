@@ -17,7 +17,7 @@ use crate::api::{Server, Services, acceptor, announce, is_open};
 use crate::config::{Config, Flags};
 use crate::exit::{Exit, Refused};
 use crate::keys::Keys;
-use crate::machine::machine;
+use crate::machine::{machine, store_credentials};
 use crate::show::out;
 
 /// Where clients expect the endpoint.
@@ -101,7 +101,8 @@ impl Serve {
         let machine = machine(config, None)?;
         let backend = LocalBackend::new(machine.program.clone());
         let capabilities = backend.capabilities();
-        let engine = Engine::open(&config.data_dir.value, Arc::new(backend))?;
+        let engine =
+            Engine::open(&config.data_dir.value, Arc::new(backend))?.with_credentials(store_credentials());
         // Containers of supervisors that were killed.
         engine.sweep().await;
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);

@@ -24,8 +24,7 @@ class Endpoint:
     def __init__(self, yard, *flags, port=0, env=None):
         self.yard = yard
         self.running = yard._start(
-            ["serve", "--listen", f"127.0.0.1:{port}", "--data-dir", yard.data, *yard.bucket_flags(), *flags], None,
-            env,
+            ["serve", "--listen", f"127.0.0.1:{port}", "--data-dir", yard.data, *yard.bucket_flags(), *flags], None, env
         )
         line = self.running._unread.get(timeout=yards.DEADLINE)
         assert line is not None, self.running.end()
@@ -48,12 +47,12 @@ class Endpoint:
         client.meta.events.register("after-call", fits_model)
         return client
 
-    def cli(self, *arguments, expect=0):
+    def cli(self, *arguments, expect=0, seconds=120):
         """`aws`, with the variables of `trainyard env` and nothing else."""
         aws = Path(sys.executable).with_name("aws")
         environment = {**self.yard.environment, **self.variables}
         ended = subprocess.run(
-            [aws, *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=120, check=False
+            [aws, *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=seconds, check=False
         )
         assert ended.returncode == expect, ended
         return ended.stdout
@@ -67,6 +66,16 @@ class Endpoint:
         """As a machine that goes down: nothing is said, nothing cleaned up."""
         os.killpg(self.running.process.pid, signal.SIGKILL)
         self.running.process.wait()
+
+
+def remove_bucket(s3, name):
+    """Removes a bucket with all that is in it."""
+    for upload in s3.list_multipart_uploads(Bucket=name).get("Uploads", []):
+        s3.abort_multipart_upload(Bucket=name, Key=upload["Key"], UploadId=upload["UploadId"])
+    for page in s3.get_paginator("list_object_versions").paginate(Bucket=name):
+        if found := [{"Key": it["Key"], "VersionId": it["VersionId"]} for it in page.get("Versions", [])]:
+            assert "Errors" not in s3.delete_objects(Bucket=name, Delete={"Objects": found})
+    s3.delete_bucket(Bucket=name)
 
 
 def code(error):
@@ -84,7 +93,7 @@ def fits_model(http_response, parsed, model, **_):
     """Every answer of every test has all that botocore's model requires, of the right types, and nothing it does not know."""
     if http_response.status_code >= 300 or model.output_shape is None:
         return
-    answer = {name: value for name, value in parsed.items() if name != "ResponseMetadata" and value is not None}
+    answer = {name: value for name, value in parsed.items() if name not in ("ResponseMetadata", "ExpiresString") and value is not None}
     if model.name == "GetRole":
         # botocore has read it already.
         answer["Role"] = {**answer["Role"], "AssumeRolePolicyDocument": "{}"}

@@ -68,7 +68,12 @@ impl Bucket {
         let mut open = self.open();
         let before = open.find(key)?.map(|(_, object)| object);
         if !allowed(before.as_ref()) {
-            return Err(BucketError::Condition { key: key.to_string() });
+            let key = key.to_string();
+            // Where there is nothing, only something that was to be replaced can have been missed.
+            return Err(match before {
+                Some(_) => BucketError::Condition { key },
+                None => BucketError::NoObject { key },
+            });
         }
         let (file, path) = draft.file.into_parts();
         let found = file.metadata()?;
@@ -105,22 +110,18 @@ impl Bucket {
         self.open().find(key)?.ok_or_else(|| BucketError::NoObject { key: key.to_string() })
     }
 
-    /// Removes an object, if `allowed` says so of it; tells whether there was one.
+    /// Removes an object, if `allowed` says so of it; tells whether there was one. One that is not there is removed
+    /// under any condition (S3 API reference, DeleteObject, `If-Match`).
     ///
     /// # Errors
     /// It is not allowed, or the file system refuses it.
-    pub fn delete(
-        &self,
-        key: &Key,
-        allowed: impl FnOnce(Option<&Object>) -> bool,
-    ) -> Result<bool, BucketError> {
+    pub fn delete(&self, key: &Key, allowed: impl FnOnce(&Object) -> bool) -> Result<bool, BucketError> {
         let mut open = self.open();
-        let before = open.find(key)?.map(|(_, object)| object);
-        if !allowed(before.as_ref()) {
-            return Err(BucketError::Condition { key: key.to_string() });
-        }
-        if before.is_none() {
+        let Some((_, before)) = open.find(key)? else {
             return Ok(false);
+        };
+        if !allowed(&before) {
+            return Err(BucketError::Condition { key: key.to_string() });
         }
         let odd = key.odd_path();
         for path in key.path().into_iter().chain([odd.as_path()]) {

@@ -6,6 +6,7 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fs_err as fs;
 use rustix::fs::{Access, access};
@@ -86,13 +87,13 @@ pub enum NoGroup {
 }
 
 /// The control group of one instance: a folder in each hierarchy.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Group {
     parts: Vec<Part>,
 }
 
 /// The group in one hierarchy.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Part {
     unified: bool,
     controllers: Vec<Controller>,
@@ -197,6 +198,25 @@ impl Group {
         // Without a limit there is a word, or more bytes than a machine can have.
         let limit = part.number(limit).filter(|limit| *limit < i64::MAX as u64 / 2);
         MemoryUse { kills: part.counter(events, "oom_kill"), peak: part.number(peak), limit }
+    }
+
+    /// Processor time that its processes have had, where it is counted.
+    pub(crate) fn cpu_time(&self) -> Option<Duration> {
+        if let Some(part) = self.part(Controller::Cpuacct) {
+            return part.number("cpuacct.usage").map(Duration::from_nanos);
+        }
+        let unified = self.parts.iter().find(|part| part.unified)?;
+        unified.folder.exists().then(|| Duration::from_micros(unified.counter("cpu.stat", "usage_usec")))
+    }
+
+    /// Bytes that its processes have now, without files that the kernel can forget at once, where they are counted.
+    pub(crate) fn memory_in_use(&self) -> Option<u64> {
+        let part = self.part(Controller::Memory)?;
+        let (all, files) = match part.unified {
+            true => ("memory.current", "inactive_file"),
+            false => ("memory.usage_in_bytes", "total_inactive_file"),
+        };
+        Some(part.number(all)?.saturating_sub(part.counter("memory.stat", files)))
     }
 
     /// How often a process could not be started because there were too many.

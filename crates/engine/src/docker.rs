@@ -4,10 +4,13 @@ use std::fmt::Write as _;
 use std::io::{self, Read, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
 use bollard::errors::Error;
+use bollard::query_parameters::StatsOptions;
 use bollard::{API_DEFAULT_VERSION, BollardRequest, ClientVersion, Docker};
+use futures_util::StreamExt;
 
 /// In seconds. Answers come at once but for pulling and waiting, which take as long as they take.
 const PATIENCE: u64 = 365 * 24 * 3600;
@@ -127,6 +130,18 @@ pub(crate) fn status(error: &Error) -> Option<u16> {
 }
 
 impl Daemon {
+    /// Processor time that a container has had and bytes of memory that it has; none if it is no more.
+    pub(crate) async fn usage(&self, container: &str) -> Option<(Duration, u64)> {
+        let options = StatsOptions { stream: false, one_shot: true };
+        let found = pin!(self.client.stats(container, Some(options))).next().await?.ok()?;
+        let memory = found.memory_stats?;
+        let files = memory.stats.unwrap_or_default();
+        // Files that the kernel can forget at once, of version 1 and of version 2.
+        let files = files.get("total_inactive_file").or(files.get("inactive_file")).copied().unwrap_or(0);
+        let cpu = Duration::from_nanos(found.cpu_stats?.cpu_usage?.total_usage?);
+        Some((cpu, memory.usage?.saturating_sub(files)))
+    }
+
     /// The daemon that is named, else the first that answers.
     ///
     /// # Errors

@@ -23,6 +23,7 @@ use crate::store::{Store, StoreError};
 
 mod drive;
 mod jobs;
+mod outbox;
 mod publish;
 mod queue;
 #[cfg(test)]
@@ -33,6 +34,7 @@ mod waiting;
 pub use drive::TakenOver;
 pub use drive::{Command, Driver, Notice};
 pub use jobs::{AmendError, CreateError, Described, Jobs, JobsSetup, StopError, TagChange};
+pub use outbox::Outbox;
 pub use waiting::Waiting;
 
 /// How long a full disk is waited for: a minute.
@@ -47,6 +49,7 @@ pub struct Engine {
     runs: PathBuf,
     data: PathBuf,
     credentials: StoreCredentials,
+    announcing: outbox::Announcing,
 }
 
 /// A new job.
@@ -127,6 +130,7 @@ impl Engine {
             runs: folder.join("runs"),
             data: folder.to_owned(),
             credentials: StoreCredentials::default(),
+            announcing: outbox::Announcing::default(),
         })
     }
 
@@ -184,14 +188,18 @@ impl Engine {
         let at = Timestamp::now();
         let mut after = job.clone();
         let effects = after.apply(at, event.clone());
+        let notices = self.announcing.of(&after, &effects);
         let mut tries = DISK_FULL_TRIES;
         loop {
-            let stored = self.store().append(&after, at, &event);
+            let stored = self.store().append(&after, at, &event, &notices);
             match stored {
                 Err(error) if error.is_disk_full() && tries > 0 => tries -= 1,
                 stored => {
                     stored?;
                     *job = after;
+                    if !notices.is_empty() {
+                        self.announcing.stored();
+                    }
                     return Ok(effects);
                 }
             }
@@ -240,6 +248,19 @@ impl Engine {
             let Ok(run) = RunDirectory::open(&self.attempt_folder(job, attempt)) else { break };
             let _ = publish::in_store::give_up(self, &run).await;
         }
+    }
+
+    /// Stops and removes all jobs of the data folder, whoever drives them.
+    ///
+    /// # Errors
+    /// Something can't be stopped or removed.
+    pub async fn forget_all(&self) -> Result<(), EngineError> {
+        for folder in tidy::folders(&self.runs)? {
+            if let Some(name) = folder.file_name() {
+                self.forget(&name.to_string_lossy()).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn release_all(&self, job: &str, placements: &[(u32, String)]) -> Result<(), EngineError> {

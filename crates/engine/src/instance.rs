@@ -40,6 +40,7 @@ mod stage;
 mod stop;
 mod train;
 mod upload;
+mod usage;
 mod volume;
 
 pub use cache::{Cache, Kept};
@@ -52,6 +53,7 @@ use scratch::Scratch;
 use stage::StageError;
 use stop::Stop;
 use train::Trained;
+pub(crate) use usage::{Processes, Source};
 
 /// A supervisor that can't tell how its instance ended.
 #[derive(Debug, thiserror::Error)]

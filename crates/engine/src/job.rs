@@ -226,6 +226,8 @@ pub enum Effect {
     Merge,
     /// The job has ended: free what it held.
     Release,
+    /// The job has ended: whoever wants to know is told.
+    Notify,
 }
 
 impl Job {

@@ -19,6 +19,7 @@ pub mod instance;
 pub mod job;
 pub mod lookup;
 pub mod network;
+pub mod notice;
 pub mod plan;
 pub mod prepare;
 pub mod run;

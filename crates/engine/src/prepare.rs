@@ -15,7 +15,6 @@ use crate::cgroup::capacity;
 use crate::docker::Sockets;
 use crate::engine::Submission;
 use crate::gpu::{GpusError, gpus};
-use crate::image::UnpackedImage;
 use crate::job::Outline;
 use crate::plan::network::INTERFACE;
 use crate::plan::{
@@ -32,7 +31,7 @@ use trainyard_toolkit::contract::host_name;
 mod choose;
 mod container;
 
-pub use choose::RuntimeChoice;
+pub use choose::{PreparedImage, RuntimeChoice};
 pub use container::{ContainerError, ImageProgress, ImageSource};
 
 use choose::Obtained;
@@ -151,7 +150,7 @@ pub struct Prepared {
     /// The job.
     pub submission: Submission,
     /// Its container image, if it has one: as long as this is kept, nobody removes it.
-    pub image: Option<UnpackedImage>,
+    pub image: Option<PreparedImage>,
 }
 
 /// Checks a request against the API and this machine, brings its image here, and plans it.
@@ -243,10 +242,10 @@ pub async fn plan_checked(
     let Checked { text, spec, of_machine, output, listings, gpus } = checked;
     let name = machine.image_name(&spec);
     let obtained = match of_machine {
-        Some(image) => Obtained { image, unpacked: None, warning: None },
+        Some(image) => Obtained { image, kept: None, warning: None },
         None => choose::obtain(name, machine, progress).await?,
     };
-    let Obtained { mut image, unpacked, warning } = obtained;
+    let Obtained { mut image, kept, warning } = obtained;
     if let Image::OfDaemon { docker, .. } = &mut image {
         docker.isolated = spec.network_isolation;
     }
@@ -267,11 +266,11 @@ pub async fn plan_checked(
     };
     let mut plan = plan(&spec, &surroundings)?;
     plan.warnings.extend(warning);
-    if let (Some(image), Some(first)) = (&unpacked, plan.instances.first()) {
+    if let (Some(PreparedImage::Unpacked(image)), Some(first)) = (&kept, plan.instances.first()) {
         container::check_program(name, image, first)?;
     }
     let submission = Submission { request: text, plan, manifests: manifests(&spec, &surroundings) };
-    Ok(Prepared { submission, image: unpacked })
+    Ok(Prepared { submission, image: kept })
 }
 
 fn file_kind(path: &Path) -> FileKind {

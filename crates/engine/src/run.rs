@@ -14,6 +14,7 @@
 //! <root>/instances/<host>/plan.json      what this host does
 //! <root>/instances/<host>/reports.jsonl  one report a line, only ever appended to
 //! <root>/instances/<host>/log.jsonl      one log line a line, only ever appended to
+//! <root>/instances/<host>/usage.jsonl    one measurement a line, only ever appended to
 //! <root>/instances/<host>/stop.json      there once the instance is asked to stop
 //! <root>/instances/<host>/supervisor.json which supervisor was started, as its backend knows it
 //! <root>/instances/<host>/supervisor.log what the supervisor itself has to say
@@ -38,10 +39,12 @@ use crate::storage::Upload;
 
 mod append;
 mod report;
+mod usage;
 mod watch;
 
 pub use append::{Appender, Tail};
 pub use report::{Exit, LogLine, Outcome, Part, Parts, Report, Stamped, StopRequest, Stream, Timestamp};
+pub use usage::UsageSample;
 pub use watch::{News, Watch};
 
 /// The layout that this program writes and reads.
@@ -229,6 +232,11 @@ impl InstanceDirectory {
     /// The file of log lines.
     pub fn log(&self) -> PathBuf {
         self.root.join("log.jsonl")
+    }
+
+    /// What was measured while `train` ran.
+    pub fn usage(&self) -> PathBuf {
+        self.root.join("usage.jsonl")
     }
 
     /// What the supervisor itself has to say.

@@ -9,10 +9,12 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::job::{Event, Job, Outline};
+use crate::notice::Notice;
 use crate::run::Timestamp;
 
 mod list;
 mod migrate;
+mod notices;
 mod tags;
 
 pub use list::{JobQuery, Listed, SortBy};
@@ -145,6 +147,7 @@ impl Store {
             _ => return Err(StoreError::Version { path: path.to_owned(), found }),
         }
         connection.pragma_update(None, "synchronous", "NORMAL")?;
+        connection.execute_batch(notices::TABLE)?;
         Ok(Self { connection })
     }
 
@@ -166,7 +169,15 @@ impl Store {
     }
 
     /// Stores what has happened to a job, and what it is `after` that.
-    pub fn append(&mut self, after: &Job, at: Timestamp, event: &Event) -> Result<(), StoreError> {
+    ///
+    /// The notices that follow from it are stored with it, or neither is.
+    pub fn append(
+        &mut self,
+        after: &Job,
+        at: Timestamp,
+        event: &Event,
+        notices: &[Notice],
+    ) -> Result<(), StoreError> {
         let (name, event) = (&after.name, to_json(&after.name, event)?);
         let transaction =
             self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
@@ -177,6 +188,7 @@ impl Store {
         let (status, secondary) = (after.status.to_string(), after.secondary_status().to_string());
         let (modified, ended) = (milliseconds(after.modified), after.ended.map(milliseconds));
         transaction.prepare_cached(sql)?.execute(params![name, status, secondary, modified, ended])?;
+        notices::add(&transaction, notices, at)?;
         Ok(transaction.commit()?)
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use s3s::checksum::ChecksumHasher;
 use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Sha1, Sha256};
-use s3s::dto::Checksum;
+use s3s::dto::{Checksum, ChecksumType};
 use s3s::{S3Request, S3Result, TrailingHeaders, s3_error};
 
 /// The algorithms of the S3 API with their headers.
@@ -131,7 +131,14 @@ pub(crate) fn composite(parts: &[&Checksums]) -> Checksums {
     all
 }
 
-/// Fills in the checksum members of an answer.
+/// Whether they are of the whole content or of the parts' checksums.
+pub(crate) fn kind(checksums: &Checksums) -> Option<ChecksumType> {
+    let first = checksums.values().next()?;
+    let kind = if first.contains('-') { ChecksumType::COMPOSITE } else { ChecksumType::FULL_OBJECT };
+    Some(ChecksumType::from_static(kind))
+}
+
+/// Fills in the checksum members of an answer; those about an object also tell of which kind they are.
 macro_rules! checksums {
     ($output:expr, $checksums:expr) => {{
         let checksums: &$crate::checksum::Checksums = $checksums;
@@ -140,6 +147,10 @@ macro_rules! checksums {
         $output.checksum_crc64nvme = checksums.get("CRC64NVME").cloned();
         $output.checksum_sha1 = checksums.get("SHA1").cloned();
         $output.checksum_sha256 = checksums.get("SHA256").cloned();
+    }};
+    ($output:expr, $checksums:expr, kind) => {{
+        checksums!($output, $checksums);
+        $output.checksum_type = $crate::checksum::kind($checksums);
     }};
 }
 pub(crate) use checksums;

@@ -2,9 +2,13 @@
 
 use std::time::{Duration, SystemTime};
 
+use http::HeaderValue;
+use http::header::{ETAG, LAST_MODIFIED};
 use s3s::dto::{ETagCondition, Timestamp};
-use s3s::{S3Result, s3_error};
+use s3s::{S3Error, S3Result, s3_error};
 use trainyard_bucket::Object;
+
+use crate::attributes::http_date;
 
 /// What a reader asks of an object.
 pub(crate) struct Reading {
@@ -24,11 +28,21 @@ impl Reading {
             _ => {}
         }
         match (&self.if_none_match, &self.if_modified_since) {
-            (Some(condition), _) if matches(condition, object) => Err(s3_error!(NotModified)),
-            (None, Some(time)) if !is_newer(object, time) => Err(s3_error!(NotModified)),
+            (Some(condition), _) if matches(condition, object) => Err(not_modified(object)),
+            (None, Some(time)) if !is_newer(object, time) => Err(not_modified(object)),
             _ => Ok(()),
         }
     }
+}
+
+/// Caches learn from it which of their copies is still right (RFC 9110, section 15.4.5).
+fn not_modified(object: &Object) -> S3Error {
+    let mut error = s3_error!(NotModified);
+    let etag = HeaderValue::from_str(&format!("\"{}\"", object.etag)).ok();
+    let time = http_date(&object.modified.into()).and_then(|time| HeaderValue::from_str(&time).ok());
+    let headers = [(ETAG, etag), (LAST_MODIFIED, time)];
+    error.set_headers(headers.into_iter().filter_map(|(name, value)| Some((name, value?))).collect());
+    error
 }
 
 /// What a writer asks of the object that would be replaced.

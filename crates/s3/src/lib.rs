@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{S3Result, s3_error};
@@ -27,7 +28,34 @@ pub type Secrets = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 pub fn service(buckets: Buckets, secrets: Secrets) -> S3Service {
     let mut builder = S3ServiceBuilder::new(op::Endpoint { buckets: Arc::new(buckets) });
     builder.set_auth(Auth { secrets });
+    builder.set_access(Door);
     builder.build()
+}
+
+/// A presigned URL is good for a week at most (S3 API reference, "Authenticating requests: query parameters").
+const LONGEST_VALIDITY: u32 = 7 * 24 * 60 * 60;
+
+/// Who is let in: whoever has signed.
+struct Door;
+
+#[async_trait::async_trait]
+impl S3Access for Door {
+    async fn check(&self, request: &mut S3AccessContext<'_>) -> S3Result<()> {
+        if request.credentials().is_none() {
+            return Err(s3_error!(AccessDenied, "the request is not signed"));
+        }
+        let pairs = request.uri().query().unwrap_or_default().split('&');
+        let expires =
+            pairs.filter_map(|pair| pair.split_once('=')).find(|(name, _)| *name == "X-Amz-Expires");
+        match expires {
+            Some((_, text)) if text.parse().is_ok_and(|seconds: u32| seconds <= LONGEST_VALIDITY) => Ok(()),
+            None => Ok(()),
+            Some((_, text)) => Err(s3_error!(
+                AuthorizationQueryParametersError,
+                "X-Amz-Expires is {text}; it must be 1 to {LONGEST_VALIDITY} seconds"
+            )),
+        }
+    }
 }
 
 struct Auth {

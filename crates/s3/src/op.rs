@@ -74,6 +74,7 @@ operations! {
     head_object(HeadObjectInput) -> HeadObjectOutput = object,
     list_buckets(ListBucketsInput) -> ListBucketsOutput = bucket,
     list_multipart_uploads(ListMultipartUploadsInput) -> ListMultipartUploadsOutput = upload,
+    list_object_versions(ListObjectVersionsInput) -> ListObjectVersionsOutput = list,
     list_objects(ListObjectsInput) -> ListObjectsOutput = list,
     list_objects_v2(ListObjectsV2Input) -> ListObjectsV2Output = list,
     list_parts(ListPartsInput) -> ListPartsOutput = upload,

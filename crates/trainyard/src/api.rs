@@ -20,6 +20,9 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
 mod answer;
+mod cloudwatch;
+mod codec;
+mod ecr;
 mod host;
 mod logs;
 mod sagemaker;
@@ -151,7 +154,7 @@ impl Connection {
                     return Ok(host::refusal());
                 }
                 match Asked::of(&request) {
-                    Asked::S3 => s3.call(request.map(s3s::Body::from)).await,
+                    Asked::S3 => s3.call(request.map(s3s::Body::from)).await.map(answer::numbered),
                     asked => Ok(services.answer(request, asked).await),
                 }
             }

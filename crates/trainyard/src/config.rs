@@ -12,11 +12,13 @@ use anyhow::Context;
 
 mod file;
 mod flags;
+mod notify;
 mod resources;
 mod runtime;
 mod storage;
 
 pub(crate) use flags::Flags;
+pub(crate) use notify::{Secret, Subscriptions, Way};
 pub(crate) use resources::Resources;
 pub(crate) use runtime::Runtime;
 pub(crate) use storage::Storage;
@@ -35,6 +37,8 @@ pub(crate) struct Config {
     pub(crate) places: Places,
     /// What instances may take of this machine.
     pub(crate) resources: Resources,
+    /// Who is told when a job has ended.
+    pub(crate) notify: Subscriptions,
     /// Buckets that are in stores, and what is kept of their objects.
     pub(crate) storage: Storage,
 }
@@ -110,6 +114,7 @@ impl Config {
             data_dir: data_dir(flags, surroundings, &file)?,
             places: Places::merge(flags, surroundings, &file),
             resources: Resources::merge(flags, surroundings, &file)?,
+            notify: notify::read(&file)?,
             storage: Storage::merge(&file)?,
         })
     }

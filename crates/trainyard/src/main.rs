@@ -13,6 +13,7 @@ mod for_amazon;
 mod job_file;
 mod keys;
 mod machine;
+mod notify;
 mod show;
 mod signature;
 mod unpack;

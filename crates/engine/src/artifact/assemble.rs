@@ -277,7 +277,7 @@ mod tests {
                 let mut at = 0;
                 while at < part.part.packed.compressed_bytes {
                     let (path, start, end) = ranges.next().unwrap().clone().unwrap();
-                    prop_assert_eq!((path.as_str(), start), (format!("/{}", part.rank).as_str(), at));
+                    prop_assert_eq!((path, start), (format!("/{}", part.rank), at));
                     at = end;
                 }
                 prop_assert_eq!(at, part.part.packed.compressed_bytes);

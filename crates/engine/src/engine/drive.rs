@@ -404,6 +404,8 @@ impl Driver {
                 Effect::Publish => self.publish(),
                 Effect::Merge => self.merge().await?,
                 Effect::Release => self.release().await?,
+                // They were stored together with the event.
+                Effect::Notify => {}
             }
         }
         Ok(())

@@ -180,7 +180,7 @@ async fn reports_that_were_stored_already_are_not_taken_in_again_by_a_resume() {
     let stored = Event::Reported { host: "algo-1".into(), report: warning("stored") };
     let mut job = driver.job().clone();
     job.apply(Timestamp(1), stored.clone());
-    engine.store().append(&job, Timestamp(1), &stored).unwrap();
+    engine.store().append(&job, Timestamp(1), &stored, &[]).unwrap();
     drop(driver);
     let resumed = engine.resume("conformance", "{}").await.unwrap().unwrap();
     assert_eq!(resumed.job().warnings, ["algo-1: stored", "algo-1: late"]);
@@ -275,4 +275,41 @@ async fn a_name_that_is_taken_is_taken_in_any_case_and_free_again_when_it_was_de
     engine.forget("job").await.unwrap();
     engine.accept(&outline("JOB"), "{}", &[]).unwrap();
     assert_eq!(engine.store().tags("Job").unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_notice_is_stored_with_the_end_and_stays_until_it_is_taken_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let subscribers = vec![crate::notice::Subscriber { name: "team".into(), of: vec![Status::Failed] }];
+    let announcing = engine(folder.path()).announcing(subscribers);
+    let mut stored = announcing.notices_stored();
+    let job = drive(announcing.submit(submission(&["false"], folder.path())).await.unwrap()).await;
+    assert!(stored.has_changed().unwrap());
+    stored.mark_unchanged();
+    // Another process finds it.
+    let next = engine(folder.path());
+    let id = crate::notice::notice_id(&job);
+    let due = next.due_notices().unwrap();
+    assert_eq!((due.len(), due[0].notice.subscriber.as_str(), &due[0].notice.id), (1, "team", &id));
+    assert!(due[0].notice.body.contains("exit code: 1"));
+    next.postpone_notice(due[0].number, Timestamp(u64::MAX >> 1)).unwrap();
+    assert_eq!(next.due_notices().unwrap(), []);
+    assert_eq!(next.next_notice(Some(&id)).unwrap(), Some(Timestamp(u64::MAX >> 1)));
+    assert_eq!(next.next_notice(Some("other")).unwrap(), None);
+    next.remove_notice(due[0].number).unwrap();
+    assert_eq!(next.next_notice(None).unwrap(), None);
+    // Nobody wants to know of this one.
+    drive(announcing.submit(submission(&["true"], folder.path())).await.unwrap()).await;
+    assert!(!stored.has_changed().unwrap());
+    assert_eq!(next.next_notice(None).unwrap(), None);
+}
+
+#[tokio::test]
+async fn one_process_at_a_time_has_the_outbox() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (engine(folder.path()), engine(folder.path()));
+    let outbox = first.outbox().unwrap().unwrap();
+    assert!(second.outbox().unwrap().is_none());
+    drop(outbox);
+    assert!(second.outbox().unwrap().is_some());
 }

@@ -59,7 +59,8 @@ impl Waiting {
     /// Lets something happen to the job that needs nothing to be done.
     pub async fn happen(&mut self, event: Event) -> Result<(), EngineError> {
         let effects = self.engine.record(&mut self.job, event).await?;
-        debug_assert!(effects.iter().all(|effect| *effect == Effect::Release), "{effects:?}");
+        let nothing_to_do = |effect: &Effect| matches!(effect, Effect::Release | Effect::Notify);
+        debug_assert!(effects.iter().all(nothing_to_do), "{effects:?}");
         Ok(())
     }
 

@@ -8,13 +8,14 @@ use rustix::process::getuid;
 use super::memory::MemoryKills;
 use super::reports::Reports;
 use super::train::Trained;
+use super::usage::{Disk, Measured, Source};
 use super::volume::Volume;
 use crate::cgroup::{Controller, Group, machine_memory};
 use crate::explain::{bytes, chain};
 use crate::plan::{InstancePlan, Limits, RuntimePlan, count_cpus};
 use crate::run::Exit;
-use crate::runtime::Recipe;
 use crate::runtime::jail::Jail;
+use crate::runtime::{Memory, Recipe, Running};
 
 /// How long the kernel may take to forget processes that have ended.
 const FORGETTING: Duration = Duration::from_secs(1);
@@ -34,8 +35,8 @@ pub(crate) struct Confinement {
 pub(crate) struct Killed {
     /// By something else than its supervisor.
     pub(crate) by_others: bool,
-    /// Whether the daemon that runs it says that it was for want of memory; none without a daemon.
-    pub(crate) for_memory: Option<bool>,
+    /// What the daemon that runs it knows of its memory; none without a daemon.
+    pub(crate) memory: Option<Memory>,
 }
 
 impl Confinement {
@@ -76,6 +77,20 @@ impl Confinement {
         self.group.as_ref()
     }
 
+    /// What is to be measured of an instance that runs; none if nobody can count.
+    pub(crate) fn measured(
+        &self,
+        running: &Running,
+        plan: &InstancePlan,
+        scratch: &Path,
+    ) -> Option<Measured> {
+        let counts = |group: &&Group| group.cpu_time().is_some() && group.memory_in_use().is_some();
+        let own = self.group.as_ref().filter(counts).cloned().map(Source::Group);
+        let source = own.or_else(|| running.counted())?;
+        let disk = Disk { folder: scratch.to_owned(), volume: self.volume.used() };
+        Some(Measured { source, memory: self.limits.memory, disk, gpus: plan.gpus.names.clone() })
+    }
+
     /// The recipe with what it must know of the limits.
     pub(crate) fn recipe(&self, recipe: &Recipe, plan: &InstancePlan) -> Recipe {
         match recipe {
@@ -107,13 +122,10 @@ impl Confinement {
         if !killed.by_others {
             return None;
         }
-        let used = match killed.for_memory {
+        let used = match killed.memory {
             None => self.memory_kills()?,
-            Some(false) => return None,
-            Some(true) => {
-                let all = self.limits.memory.unwrap_or_else(machine_memory);
-                format!("used all of {} allowed", bytes(all))
-            }
+            Some(Memory { ran_out: false, .. }) => return None,
+            Some(Memory { peak, .. }) => used(peak, self.limits.memory),
         };
         Some((Exit::OutOfMemory, used))
     }
@@ -124,13 +136,7 @@ impl Confinement {
             return self.kills.happened_since().then(String::new);
         };
         let memory = group.memory();
-        (memory.kills > 0).then(|| {
-            let used = memory.peak.map_or_else(|| "an unknown number of bytes".to_owned(), bytes);
-            match memory.limit {
-                Some(limit) => format!("used {used} of {} allowed", bytes(limit)),
-                None => format!("used {used} of the machine's {}", bytes(machine_memory())),
-            }
-        })
+        (memory.kills > 0).then(|| used(memory.peak, memory.limit))
     }
 
     /// Tells what the instance may want to know of its limits, and removes the group once its processes have ended.
@@ -156,6 +162,15 @@ impl Confinement {
         };
         // Who comes next removes what is left then.
         let _ = tokio::time::timeout(FORGETTING, removing).await;
+    }
+}
+
+/// What an instance had of its memory, in words.
+fn used(peak: Option<u64>, limit: Option<u64>) -> String {
+    let used = peak.map_or_else(|| "an unknown number of bytes".to_owned(), bytes);
+    match limit {
+        Some(limit) => format!("used {used} of {} allowed", bytes(limit)),
+        None => format!("used {used} of the machine's {}", bytes(machine_memory())),
     }
 }
 

@@ -11,10 +11,12 @@ use super::limits::{Confinement, Killed};
 use super::log::{Lines, Log};
 use super::reports::Reports;
 use super::stop::until;
+use super::usage::Usage;
+use crate::explain::chain;
 use crate::run::{Exit, Report, Stream, Timestamp};
 use crate::runtime::jail::start::{Output, StartError};
 use crate::runtime::jail::{Command, InsteadOfOverlay};
-use crate::runtime::{Recipe, Running, start};
+use crate::runtime::{Recipe, Running, probe, start};
 
 /// Asked of the kernel for the pipes, so that a program that writes much need not wait. All pipes of a
 /// user share 64 MiB by default.
@@ -81,7 +83,10 @@ async fn train_confined(
         () = scene.stop.requested() => Err(Trained::Stopped),
     };
     match started {
-        Ok(instead) => warn_of(instead.as_ref(), reports),
+        Ok(instead) => {
+            warn_of(instead.as_ref(), reports);
+            warn_of_ids(scene, &running, reports).await;
+        }
         Err(trained) => {
             running.give_up();
             running.ended().await?;
@@ -89,6 +94,9 @@ async fn train_confined(
         }
     }
     reports.tell(Report::Training);
+    let measured = confinement.measured(&running, scene.plan, scene.scratch.root());
+    let file = scene.run.instance(&scene.plan.host).usage();
+    let usage = measured.and_then(|measured| Usage::start(measured, &file));
     let mut watch = Watch::new(scene, running, output, log, reports);
     watch.until_ended(confinement).await?;
     let exit = match watch.running.exited().await {
@@ -97,8 +105,11 @@ async fn train_confined(
     };
     let killed = Killed {
         by_others: exit.code() == 128 + SIGKILL && watch.asked != Asked::Kill,
-        for_memory: watch.running.ran_out_of_memory(),
+        memory: watch.running.memory().await,
     };
+    if let Some(usage) = usage {
+        usage.finish().await;
+    }
     log.finish(reports);
     let trained = match confinement.exceeded(exit, &killed).await {
         Some((exit, explanation)) => Trained::Exceeded { exit, explanation },
@@ -128,6 +139,20 @@ fn warn_of(instead: Option<&InsteadOfOverlay>, reports: &mut Reports) {
     reports.warn(format!(
         "the file system of the data folder {how}; on ext4, XFS, Btrfs or tmpfs it would not (--data-dir)"
     ));
+}
+
+/// Warns where ids that are set aside for the user were refused. Why, is found by trying it once more.
+async fn warn_of_ids(scene: &Scene<'_>, running: &Running, reports: &mut Reports) {
+    if running.lacks_ids() {
+        let reason = match probe(scene.self_program).await {
+            Ok(Some(refusal)) => refusal,
+            Ok(None) => "tried once more, they are given".to_owned(),
+            Err(error) => chain(&error),
+        };
+        reports.warn(format!(
+            "the instance has user id 0 alone, although /etc/subuid sets others aside for this user: {reason}"
+        ));
+    }
 }
 
 /// What the instance has been asked for.

@@ -19,7 +19,7 @@ const PIECES: usize = 4;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UploadError {
     #[error("can't upload to s3://{bucket}/{key}")]
-    Store { bucket: String, key: String, source: StorageError },
+    Store { bucket: String, key: String, source: Box<StorageError> },
     #[error("the part can't be read")]
     Read(#[from] io::Error),
 }
@@ -93,7 +93,7 @@ impl Uploading {
         let etag = put.map_err(|source| UploadError::Store {
             bucket: self.upload.bucket.clone(),
             key: self.upload.key.clone(),
-            source,
+            source: Box::new(source),
         })?;
         self.sent.fetch_add(bytes, Ordering::Relaxed);
         Ok(UploadedPiece { number, etag, bytes })

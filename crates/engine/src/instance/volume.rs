@@ -6,6 +6,8 @@
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fs_err as fs;
@@ -33,6 +35,8 @@ struct Limit {
     input: u64,
     /// What was in the folder before the program started.
     before: u64,
+    /// Bytes that it had when it was last looked at.
+    used: Arc<AtomicU64>,
 }
 
 impl Volume {
@@ -43,9 +47,15 @@ impl Volume {
         let objects = plan.channels.iter().flat_map(|channel| &channel.objects);
         let input = objects.map(|object| object.size).sum();
         let before = measured(folder).await;
-        let limit = Limit { folder: folder.to_owned(), volume, input, before };
+        let used = Arc::new(AtomicU64::new(input));
+        let limit = Limit { folder: folder.to_owned(), volume, input, before, used };
         tokio::spawn(look_again(limit.clone(), sender));
         Self { limit: Some(limit), exceeded }
+    }
+
+    /// Bytes that are taken, as they are measured from time to time, and those that it holds; none without a limit.
+    pub(crate) fn used(&self) -> Option<(Arc<AtomicU64>, u64)> {
+        self.limit.as_ref().map(|limit| (Arc::clone(&limit.used), limit.volume))
     }
 
     /// Waits until there is more than the volume holds; for ever without a limit.
@@ -69,6 +79,7 @@ impl Limit {
     async fn look(&self) -> Option<String> {
         let written = measured(&self.folder).await.saturating_sub(self.before);
         let all = self.input.saturating_add(written);
+        self.used.store(all, Ordering::Relaxed);
         (all > self.volume).then(|| {
             let (all, volume) = (bytes(all), bytes(self.volume));
             format!(
@@ -146,7 +157,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("before"), vec![1; 100_000]).unwrap();
         let before = size(folder.path());
-        let limit = Limit { folder: folder.path().to_owned(), volume: 300_000, input: 250_000, before };
+        let used = Arc::default();
+        let limit = Limit { folder: folder.path().to_owned(), volume: 300_000, input: 250_000, before, used };
         assert_eq!(limit.look().await, None);
         fs::write(folder.path().join("written"), vec![1; 100_000]).unwrap();
         let explanation = limit.look().await.unwrap();

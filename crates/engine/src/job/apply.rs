@@ -267,7 +267,7 @@ impl Job {
             last.end = Some(last.start);
             self.ended = Some(last.start);
         }
-        vec![Effect::Release]
+        vec![Effect::Release, Effect::Notify]
     }
 
     /// Begins an episode of a secondary status, or changes the message of the current one.

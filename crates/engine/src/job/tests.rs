@@ -101,7 +101,7 @@ fn a_job_goes_through_the_statuses_of_the_api_and_completes_with_the_last_instan
     let (job, effects) = run(&job_plan(2, false), events);
     use SecondaryStatus::{Completed, Downloading, Starting, Training, Uploading};
     assert_eq!(secondary(&job), [Starting, Downloading, Training, Uploading, Completed]);
-    assert_eq!(effects, [Effect::StartRuntimeTimer, Effect::Publish, Effect::Release]);
+    assert_eq!(effects, [Effect::StartRuntimeTimer, Effect::Publish, Effect::Release, Effect::Notify]);
     assert_eq!(job.status, Status::Completed);
     assert_eq!(job.started, Some(Timestamp(3_000)));
     let last = job.transitions.last().unwrap();
@@ -126,7 +126,10 @@ fn the_first_failure_stops_the_others_and_is_the_reason_while_what_was_written_i
         Event::Published(Published::default()),
     ];
     let (job, effects) = run(&job_plan(3, true), events);
-    assert_eq!(effects, [Effect::Stop { hosts: vec!["algo-2".into()] }, Effect::Publish, Effect::Release]);
+    assert_eq!(
+        effects,
+        [Effect::Stop { hosts: vec!["algo-2".into()] }, Effect::Publish, Effect::Release, Effect::Notify]
+    );
     assert_eq!(job.status, Status::Failed);
     assert_eq!(job.failure_reason.as_deref(), Some("AlgorithmError: no rows, exit code: 3 (algo-3)"));
     assert_eq!(secondary(&job)[1..], [SecondaryStatus::Uploading, SecondaryStatus::Failed]);
@@ -192,7 +195,7 @@ fn the_merge_runs_after_the_artifact_is_published_and_ends_the_job() {
         Event::Merged { uri: "s3://b/out/all.csv".into() },
     ];
     let (job, effects) = run(&job_plan(1, true), events);
-    assert_eq!(effects, [Effect::Publish, Effect::Merge, Effect::Release]);
+    assert_eq!(effects, [Effect::Publish, Effect::Merge, Effect::Release, Effect::Notify]);
     assert_eq!((job.status, job.merged.as_deref()), (Status::Completed, Some("s3://b/out/all.csv")));
 }
 
@@ -269,6 +272,7 @@ proptest! {
             prop_assert_eq!(job.has_ended(), job.ended.is_some());
             prop_assert_eq!(job.status == Status::Failed, job.failure_reason.is_some());
             prop_assert_eq!(effects.contains(&Effect::Release), job.has_ended() && job != before);
+            prop_assert_eq!(effects.contains(&Effect::Notify), effects.contains(&Effect::Release));
             for pair in job.transitions.windows(2) {
                 prop_assert_ne!((pair[0].status, pair[0].end), (pair[1].status, None));
                 prop_assert!(pair[0].end.is_some_and(|end| end <= pair[1].start));
@@ -299,7 +303,7 @@ fn a_job_that_waits_says_its_place_and_goes_on_when_there_is_room() {
 fn a_job_that_is_stopped_before_it_was_planned_ends_at_once() {
     let mut job = Job::submit(&job_plan(1, false).outline(), Timestamp(1_000));
     job.apply(Timestamp(2_000), Event::Queued { ahead: 0 });
-    assert_eq!(job.apply(Timestamp(3_000), Event::StopRequested), [Effect::Release]);
+    assert_eq!(job.apply(Timestamp(3_000), Event::StopRequested), [Effect::Release, Effect::Notify]);
     assert_eq!(job.status, Status::Stopped);
 }
 
@@ -347,7 +351,7 @@ proptest! {
                 Effect::Publish => Event::Published(Published { model: Some("m".into()), ..Published::default() }),
                 Effect::Merge => Event::Merged { uri: "u".into() },
                 Effect::Stop { hosts } => ended(&hosts[0], Outcome::Stopped),
-                Effect::StartRuntimeTimer | Effect::Release => ended(&job.running_hosts()[0], Outcome::Completed),
+                Effect::StartRuntimeTimer | Effect::Release | Effect::Notify => ended(&job.running_hosts()[0], Outcome::Completed),
             };
             job.apply(Timestamp(4_000), event);
         }

@@ -28,10 +28,9 @@ mod start;
 mod sweep;
 
 pub use init::container_init;
-pub use sweep::remember;
+pub use sweep::{remember, sweep};
 
 pub(crate) use start::{Running, start};
-pub(crate) use sweep::sweep;
 
 /// The hidden subcommands that run [`container_init`].
 const INIT_COMMAND: &str = "container-init";
@@ -71,6 +70,15 @@ pub(crate) struct Container {
     /// As the Container Device Interface names them.
     gpus: Vec<String>,
     order: Order,
+}
+
+/// What is known of the memory of a container that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Memory {
+    /// Whether the kernel has killed a program for want of it.
+    pub(crate) ran_out: bool,
+    /// The most that the container had, in bytes.
+    pub(crate) peak: Option<u64>,
 }
 
 /// What the first process of a container is told.

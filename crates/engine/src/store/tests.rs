@@ -20,7 +20,7 @@ fn add(store: &mut Store, name: &str, at: u64) -> Result<Job, StoreError> {
 /// Lets something happen to it.
 fn happen(store: &mut Store, job: &mut Job, at: u64, event: &Event) {
     job.apply(Timestamp(at), event.clone());
-    store.append(job, Timestamp(at), event).unwrap();
+    store.append(job, Timestamp(at), event, &[]).unwrap();
 }
 
 #[test]

@@ -8,7 +8,7 @@ use s3s::{S3Request, S3Response, S3Result, s3_error};
 use trainyard_bucket::{Bucket, Draft, Object};
 
 use super::bucket::no_version;
-use super::upload::number;
+use super::upload::{MADE_BY, number};
 use super::{Endpoint, blocking, etag, key};
 use crate::attributes::attributes;
 use crate::checksum::{Checksums, checksums};
@@ -70,6 +70,7 @@ pub(super) async fn copy_object(
     }
     // It is in one piece now.
     attributes.parts.clear();
+    attributes.headers.remove(MADE_BY);
     attributes.checksums.retain(|_, sum| !sum.contains('-'));
     let object = blocking(move || {
         let draft = copied(&bucket, source.file, 0..source.object.size)?;
@@ -81,7 +82,7 @@ pub(super) async fn copy_object(
         last_modified: Some(object.modified.into()),
         ..CopyObjectResult::default()
     };
-    checksums!(result, &object.attributes.checksums);
+    checksums!(result, &object.attributes.checksums, kind);
     Ok(S3Response::new(CopyObjectOutput { copy_object_result: Some(result), ..CopyObjectOutput::default() }))
 }
 
@@ -104,11 +105,16 @@ pub(super) async fn upload_part_copy(
     let size = source.object.size;
     let range = match &input.copy_source_range {
         None => 0..size,
-        Some(text) => Range::parse(text)
-            .ok()
-            .filter(|range| matches!(range, Range::Int { last: Some(last), .. } if *last < size))
-            .and_then(|range| range.check(size).ok())
-            .ok_or_else(|| s3_error!(InvalidRange, "{text}: the object has {size} bytes"))?,
+        Some(text) => {
+            let Some(range @ Range::Int { last: Some(last), .. }) = Range::parse(text).ok() else {
+                return Err(s3_error!(
+                    InvalidArgument,
+                    "x-amz-copy-source-range is {text:?}; it must be bytes=FIRST-LAST"
+                ));
+            };
+            let inside = Some(range).filter(|_| last < size).and_then(|range| range.check(size).ok());
+            inside.ok_or_else(|| s3_error!(InvalidRange, "{text}: the object has {size} bytes"))?
+        }
     };
     let part = blocking(move || {
         let draft = copied(&bucket, source.file, range)?;

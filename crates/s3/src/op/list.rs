@@ -96,7 +96,7 @@ pub(super) async fn list_objects(
         owners: true,
     };
     let Answer { contents, prefixes, truncated, last } = question.ask(endpoint).await?;
-    let show = |text: Option<String>| text.map(|text| shown(&text, encoded));
+    let show = |text: Option<String>| text.filter(|text| !text.is_empty()).map(|text| shown(&text, encoded));
     Ok(S3Response::new(ListObjectsOutput {
         name: Some(input.bucket),
         prefix: Some(shown(&input.prefix.unwrap_or_default(), encoded)),
@@ -130,7 +130,7 @@ pub(super) async fn list_objects_v2(
         owners: input.fetch_owner == Some(true),
     };
     let Answer { contents, prefixes, truncated, last } = question.ask(endpoint).await?;
-    let show = |text: Option<String>| text.map(|text| shown(&text, encoded));
+    let show = |text: Option<String>| text.filter(|text| !text.is_empty()).map(|text| shown(&text, encoded));
     Ok(S3Response::new(ListObjectsV2Output {
         name: Some(input.bucket),
         prefix: Some(shown(&input.prefix.unwrap_or_default(), encoded)),
@@ -145,6 +145,56 @@ pub(super) async fn list_objects_v2(
         common_prefixes: Some(prefixes),
         encoding_type: input.encoding_type,
         ..ListObjectsV2Output::default()
+    }))
+}
+
+/// Every object has one version, the one that is there.
+const ONLY_VERSION: &str = "null";
+
+/// Programs that empty a bucket ask for versions even where there can be none.
+pub(super) async fn list_object_versions(
+    endpoint: &Endpoint,
+    request: S3Request<ListObjectVersionsInput>,
+) -> S3Result<S3Response<ListObjectVersionsOutput>> {
+    let input = request.input;
+    let encoded = is_encoded(input.encoding_type.as_ref());
+    let limit = input.max_keys.unwrap_or(LONGEST_PAGE).min(LONGEST_PAGE);
+    let question = Question {
+        bucket: input.bucket.clone(),
+        prefix: input.prefix.clone().unwrap_or_default(),
+        delimiter: input.delimiter.clone(),
+        after: input.key_marker.clone().unwrap_or_default(),
+        limit,
+        encoded,
+        owners: true,
+    };
+    let Answer { contents, prefixes, truncated, last } = question.ask(endpoint).await?;
+    let show = |text: Option<String>| text.filter(|text| !text.is_empty()).map(|text| shown(&text, encoded));
+    let version = |object: Object| ObjectVersion {
+        version_id: Some(ONLY_VERSION.to_owned()),
+        is_latest: Some(true),
+        key: object.key,
+        size: object.size,
+        last_modified: object.last_modified,
+        e_tag: object.e_tag,
+        storage_class: Some(ObjectVersionStorageClass::from_static(ObjectVersionStorageClass::STANDARD)),
+        owner: object.owner,
+        ..ObjectVersion::default()
+    };
+    Ok(S3Response::new(ListObjectVersionsOutput {
+        name: Some(input.bucket),
+        prefix: Some(shown(&input.prefix.unwrap_or_default(), encoded)),
+        key_marker: Some(shown(&input.key_marker.unwrap_or_default(), encoded)),
+        version_id_marker: input.version_id_marker,
+        delimiter: show(input.delimiter),
+        max_keys: Some(limit),
+        is_truncated: Some(truncated),
+        next_version_id_marker: truncated.then(|| ONLY_VERSION.to_owned()),
+        next_key_marker: show(last.filter(|_| truncated)),
+        versions: Some(contents.into_iter().map(version).collect()),
+        common_prefixes: Some(prefixes),
+        encoding_type: input.encoding_type,
+        ..ListObjectVersionsOutput::default()
     }))
 }
 

@@ -1,19 +1,20 @@
 //! Objects one by one.
 
+use std::fs::File;
 use std::ops::Range;
 
 use s3s::dto::{
     DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject, Error,
     GetObjectAttributesInput, GetObjectAttributesOutput, GetObjectAttributesParts, GetObjectInput,
     GetObjectOutput, HeadObjectInput, HeadObjectOutput, ObjectAttributes, ObjectIdentifier, ObjectPart,
-    PutObjectInput, PutObjectOutput,
+    PutObjectInput, PutObjectOutput, Timestamp,
 };
 use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
 use trainyard_bucket::Object;
 
 use super::bucket::no_version;
 use super::{Endpoint, blocking, etag, key};
-use crate::attributes::{attributes, give_back};
+use crate::attributes::{attributes, give_back, http_date};
 use crate::checksum::{Announced, checksums};
 use crate::condition::{Reading, Writing};
 use crate::receive::receive;
@@ -37,7 +38,7 @@ pub(super) async fn put_object(
     let object =
         blocking(move || bucket.put(&key, draft, attributes, |before| writing.allows(before))).await?;
     let mut output = PutObjectOutput { e_tag: Some(etag(&object.etag)), ..PutObjectOutput::default() };
-    checksums!(output, &object.attributes.checksums);
+    checksums!(output, &object.attributes.checksums, kind);
     Ok(S3Response::new(output))
 }
 
@@ -94,43 +95,92 @@ fn part_of(object: &Object, number: i32) -> S3Result<(Range<u64>, Option<i32>)> 
     Ok((start..start + size, Some(parts.len() as i32)))
 }
 
+/// What a reader asks for, with or without the content.
+struct Asked {
+    bucket: String,
+    key: String,
+    version: Option<String>,
+    reading: Reading,
+    range: Option<s3s::dto::Range>,
+    part: Option<i32>,
+    checksums: bool,
+}
+
+/// Takes it from the input of either operation.
+macro_rules! asked {
+    ($input:expr) => {
+        Asked {
+            bucket: $input.bucket,
+            key: $input.key,
+            version: $input.version_id,
+            reading: Reading {
+                if_match: $input.if_match,
+                if_none_match: $input.if_none_match,
+                if_modified_since: $input.if_modified_since,
+                if_unmodified_since: $input.if_unmodified_since,
+            },
+            range: $input.range,
+            part: $input.part_number,
+            checksums: $input.checksum_mode.is_some(),
+        }
+    };
+}
+
+/// An object that may be sent, and what of it.
+struct Found {
+    file: File,
+    object: Object,
+    section: Section,
+    /// Those of the whole object say nothing of a section.
+    checksums: bool,
+}
+
+async fn find(endpoint: &Endpoint, asked: Asked) -> S3Result<Found> {
+    no_version(asked.version.as_deref())?;
+    let (bucket, key) = (endpoint.bucket(&asked.bucket)?, key(&asked.key)?);
+    let (file, object) = blocking(move || bucket.get(&key)).await?;
+    asked.reading.check(&object)?;
+    let section = Section::of(&object, asked.range, asked.part)?;
+    let checksums = asked.checksums && section.bytes == (0..object.size);
+    Ok(Found { file, object, section, checksums })
+}
+
+/// What both operations tell of it.
+macro_rules! told {
+    ($output:ident, $found:expr) => {{
+        let Found { object, section, checksums, .. } = $found;
+        let mut output = $output {
+            accept_ranges: Some("bytes".to_owned()),
+            content_length: Some((section.bytes.end - section.bytes.start).cast_signed()),
+            content_range: section.range.clone(),
+            e_tag: Some(etag(&object.etag)),
+            last_modified: Some(object.modified.into()),
+            parts_count: section.parts,
+            ..$output::default()
+        };
+        give_back!(output, &object.attributes);
+        if *checksums {
+            checksums!(output, &object.attributes.checksums, kind);
+        }
+        output
+    }};
+}
+
 pub(super) async fn get_object(
     endpoint: &Endpoint,
     request: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
     let input = request.input;
-    no_version(input.version_id.as_deref())?;
-    let (bucket, key) = (endpoint.bucket(&input.bucket)?, key(&input.key)?);
-    let (file, object) = blocking(move || bucket.get(&key)).await?;
-    let reading = Reading {
-        if_match: input.if_match,
-        if_none_match: input.if_none_match,
-        if_modified_since: input.if_modified_since,
-        if_unmodified_since: input.if_unmodified_since,
-    };
-    reading.check(&object)?;
-    let Section { bytes, range, parts } = Section::of(&object, input.range, input.part_number)?;
-    let mut output = GetObjectOutput {
-        accept_ranges: Some("bytes".to_owned()),
-        content_length: Some((bytes.end - bytes.start).cast_signed()),
-        content_range: range,
-        e_tag: Some(etag(&object.etag)),
-        last_modified: Some(object.modified.into()),
-        parts_count: parts,
-        tag_count: Some(object.attributes.tags.len() as i32).filter(|&count| count > 0),
-        ..GetObjectOutput::default()
-    };
-    give_back!(output, &object.attributes);
-    if input.checksum_mode.is_some() && bytes == (0..object.size) {
-        checksums!(output, &object.attributes.checksums);
-    }
+    let found = find(endpoint, asked!(input)).await?;
+    let mut output = told!(GetObjectOutput, &found);
+    output.tag_count = Some(found.object.attributes.tags.len() as i32).filter(|&count| count > 0);
     output.cache_control = input.response_cache_control.or(output.cache_control);
     output.content_disposition = input.response_content_disposition.or(output.content_disposition);
     output.content_encoding = input.response_content_encoding.or(output.content_encoding);
     output.content_language = input.response_content_language.or(output.content_language);
     output.content_type = input.response_content_type.or(output.content_type);
     output.expires = input.response_expires.or(output.expires);
-    output.body = Some(content(file, bytes));
+    output.body = Some(content(found.file, found.section.bytes));
     Ok(S3Response::new(output))
 }
 
@@ -139,31 +189,13 @@ pub(super) async fn head_object(
     request: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
     let input = request.input;
-    no_version(input.version_id.as_deref())?;
-    let (bucket, key) = (endpoint.bucket(&input.bucket)?, key(&input.key)?);
-    let (_, object) = blocking(move || bucket.get(&key)).await?;
-    let reading = Reading {
-        if_match: input.if_match,
-        if_none_match: input.if_none_match,
-        if_modified_since: input.if_modified_since,
-        if_unmodified_since: input.if_unmodified_since,
-    };
-    reading.check(&object)?;
-    let Section { bytes, range, parts } = Section::of(&object, input.range, input.part_number)?;
-    let mut output = HeadObjectOutput {
-        accept_ranges: Some("bytes".to_owned()),
-        content_length: Some((bytes.end - bytes.start).cast_signed()),
-        content_range: range,
-        e_tag: Some(etag(&object.etag)),
-        last_modified: Some(object.modified.into()),
-        parts_count: parts,
-        ..HeadObjectOutput::default()
-    };
-    give_back!(output, &object.attributes);
-    if input.checksum_mode.is_some() && bytes == (0..object.size) {
-        checksums!(output, &object.attributes.checksums);
+    let found = find(endpoint, asked!(input)).await?;
+    let mut response = S3Response::new(told!(HeadObjectOutput, &found));
+    let tags = found.object.attributes.tags.len();
+    if tags > 0 {
+        response.headers.insert("x-amz-tagging-count", tags.into());
     }
-    Ok(S3Response::new(output))
+    Ok(response)
 }
 
 pub(super) async fn get_object_attributes(
@@ -174,7 +206,9 @@ pub(super) async fn get_object_attributes(
     no_version(input.version_id.as_deref())?;
     let (bucket, key) = (endpoint.bucket(&input.bucket)?, key(&input.key)?);
     let (_, object) = blocking(move || bucket.get(&key)).await?;
-    let asked = |name: &str| input.object_attributes.iter().any(|attribute| attribute.as_str() == name);
+    // Some clients send a header for each, some one with commas in it.
+    let names: Vec<_> = input.object_attributes.iter().flat_map(|names| names.as_str().split(',')).collect();
+    let asked = |name: &str| names.iter().any(|asked| asked.trim() == name);
     let mut output = GetObjectAttributesOutput {
         e_tag: asked(ObjectAttributes::ETAG).then(|| etag(&object.etag)),
         last_modified: Some(object.modified.into()),
@@ -187,7 +221,7 @@ pub(super) async fn get_object_attributes(
     }
     if asked(ObjectAttributes::CHECKSUM) && !object.attributes.checksums.is_empty() {
         let mut checksum = s3s::dto::Checksum::default();
-        checksums!(checksum, &object.attributes.checksums);
+        checksums!(checksum, &object.attributes.checksums, kind);
         output.checksum = Some(checksum);
     }
     if asked(ObjectAttributes::OBJECT_PARTS) && !object.attributes.parts.is_empty() {
@@ -229,14 +263,16 @@ pub(super) async fn delete_object(
     let writing = Writing { if_match: input.if_match, if_none_match: None };
     let (size, time) = (input.if_match_size, input.if_match_last_modified_time);
     blocking(move || {
-        bucket.delete(&key, |object| {
-            let sized = size.is_none_or(|size| object.is_some_and(|it| it.size.cast_signed() == size));
-            let timed = time.is_none_or(|time| object.is_some_and(|it| time == it.modified.into()));
-            writing.allows(object) && sized && timed
-        })
+        bucket.delete(&key, |object| writing.allows(Some(object)) && is_of(object, size, time.as_ref()))
     })
     .await?;
     Ok(S3Response::new(DeleteObjectOutput::default()))
+}
+
+/// Whether an object has the size and the time of last change, in whole seconds, that a request names.
+fn is_of(object: &Object, size: Option<i64>, time: Option<&Timestamp>) -> bool {
+    let dated = |time: &Timestamp| http_date(time) == http_date(&object.modified.into());
+    size.is_none_or(|size| object.size.cast_signed() == size) && time.is_none_or(dated)
 }
 
 /// S3 API reference, DeleteObjects.
@@ -253,14 +289,15 @@ pub(super) async fn delete_objects(
     }
     let bucket = endpoint.bucket(&input.bucket)?;
     let (mut deleted, mut errors) = (Vec::new(), Vec::new());
-    for ObjectIdentifier { key: name, version_id, e_tag, .. } in asked {
+    for ObjectIdentifier { key: name, version_id, e_tag, size, last_modified_time: time } in asked {
         let bucket = bucket.clone();
         let wanted = e_tag.map(|tag| tag.value().to_owned());
         let result = match (no_version(version_id.as_deref()), key(&name)) {
             (Err(error), _) | (_, Err(error)) => Err(error),
             (Ok(()), Ok(key)) => {
-                let allowed = move |object: Option<&Object>| {
-                    wanted.is_none_or(|tag| object.is_some_and(|object| object.etag == tag))
+                let allowed = move |object: &Object| {
+                    let same = wanted.is_none_or(|tag| tag == "*" || object.etag == tag);
+                    same && is_of(object, size, time.as_ref())
                 };
                 blocking(move || bucket.delete(&key, allowed)).await
             }

@@ -5,7 +5,7 @@ use std::io::Read;
 use s3s::checksum::ChecksumHasher;
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
-use trainyard_bucket::{BucketError, Received, UploadPart};
+use trainyard_bucket::{Bucket, BucketError, Key, Object, Received, UploadPart};
 
 use super::bucket::owner;
 use super::list::{is_encoded, shown};
@@ -18,6 +18,8 @@ use crate::receive::receive;
 
 /// Where the wish for one checksum over the whole object is kept while it arrives.
 const WHOLE: &str = "trainyard-whole-checksum";
+/// Where an object says which upload it comes from.
+pub(super) const MADE_BY: &str = "trainyard-upload";
 /// S3 user guide, "Amazon S3 multipart upload limits".
 const MOST_PARTS: i32 = 10_000;
 
@@ -84,7 +86,13 @@ pub(super) async fn complete_multipart_upload(
     let (id, size) = (input.upload_id, input.mpu_object_size);
     let writing = Writing { if_match: input.if_match, if_none_match: input.if_none_match };
     let object = tokio::task::spawn_blocking(move || {
-        let mut received = bucket.receive(&key, &id, &wanted).map_err(of_bucket)?;
+        let mut received = match bucket.receive(&key, &id, &wanted) {
+            // A client that did not get the answer asks again.
+            Err(BucketError::NoUpload { .. }) if let Some(object) = made_by(&bucket, &key, &id) => {
+                return Ok(object);
+            }
+            received => received.map_err(of_bucket)?,
+        };
         let whole = received.parts.iter().map(|part| part.size).sum::<u64>();
         if size.is_some_and(|size| u64::try_from(size).ok() != Some(whole)) {
             return Err(s3_error!(InvalidRequest, "the parts have {whole} bytes, the request says {size:?}"));
@@ -92,7 +100,8 @@ pub(super) async fn complete_multipart_upload(
         let checksums = checksums_of(&mut received).map_err(of_bucket)?;
         compare(&sent, &checksums)?;
         received.attributes.checksums = checksums;
-        let allowed = |before: Option<&trainyard_bucket::Object>| writing.allows(before);
+        received.attributes.headers.insert(MADE_BY.to_owned(), id);
+        let allowed = |before: Option<&Object>| writing.allows(before);
         bucket.complete_upload(&key, received, allowed).map_err(of_bucket)
     });
     let object = object.await.map_err(crate::error::cut)??;
@@ -103,8 +112,14 @@ pub(super) async fn complete_multipart_upload(
         e_tag: Some(etag(&object.etag)),
         ..CompleteMultipartUploadOutput::default()
     };
-    checksums!(output, &object.attributes.checksums);
+    checksums!(output, &object.attributes.checksums, kind);
     Ok(S3Response::new(output))
+}
+
+/// The object of a key, if this upload has made it.
+fn made_by(bucket: &Bucket, key: &Key, id: &str) -> Option<Object> {
+    let (_, object) = bucket.get(key).ok()?;
+    (object.attributes.headers.get(MADE_BY).map(String::as_str) == Some(id)).then_some(object)
 }
 
 fn wanted(upload: Option<CompletedMultipartUpload>) -> S3Result<Vec<(u32, String)>> {

@@ -29,10 +29,7 @@ pub(super) fn carry_out(jobs: &Jobs, operation: &str, input: &Value) -> ApiResul
         "DescribeLogStreams" => streams(jobs, &read(input)?),
         "GetLogEvents" => events::get(jobs, &read(input)?),
         "FilterLogEvents" => filter::filter(jobs, &read(input)?),
-        other => Err(ApiError::new(
-            "UnknownOperationException",
-            format!("{other} is not an operation of this endpoint"),
-        )),
+        other => Err(ApiError::unknown_operation(other)),
     }
 }
 

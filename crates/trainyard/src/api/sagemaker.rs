@@ -30,10 +30,7 @@ pub(super) fn carry_out(jobs: &Jobs, operation: &str, input: Value) -> ApiResult
         "AddTags" => add_tags(jobs, read(input)?),
         "ListTags" => list_tags(jobs, &read(input)?),
         "DeleteTags" => delete_tags(jobs, &read(input)?),
-        other => Err(ApiError::new(
-            "UnknownOperationException",
-            format!("{other} is not an operation of this endpoint"),
-        )),
+        other => Err(ApiError::unknown_operation(other)),
     }
 }
 

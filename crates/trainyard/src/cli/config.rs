@@ -38,6 +38,10 @@ fn text(config: &Config) -> String {
     lines.extend(config.places.buckets.iter().map(|(name, setting)| line(&quoted(name), &folder(setting))));
     lines.extend(["".to_owned(), "[images]".to_owned()]);
     lines.extend(config.places.images.iter().map(|(name, setting)| line(&quoted(name), setting)));
+    for (name, setting) in &config.notify {
+        lines.extend(["".to_owned(), format!("[notify.{}]  # {}", quoted(name), setting.origin)]);
+        lines.extend(setting.value.as_text());
+    }
     lines.join("\n")
 }
 

@@ -8,16 +8,19 @@ use anyhow::Context;
 use clap::ValueHint;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use trainyard_engine::backend::Backend;
 use trainyard_engine::backend::local::LocalBackend;
 use trainyard_engine::engine::{Command, Driver, Engine, EngineError};
+use trainyard_engine::job::Job;
 use trainyard_engine::prepare::{Prepared, prepare};
 
-use crate::config::{Config, Flags};
+use crate::config::{Config, Flags, Subscriptions};
 use crate::exit::{Exit, Refused};
 use crate::job_file;
 use crate::machine::{machine, store_credentials};
-use crate::show::{Display, Form, fetching};
+use crate::notify::{Notifier, subscribers};
+use crate::show::{Display, Form, fetching, remark};
 
 /// Run a training job to its end
 ///
@@ -64,7 +67,9 @@ impl Run {
             // The image is in use until the job has ended.
             let Prepared { submission, image: _image } = prepared;
             let engine = Engine::open(&config.data_dir.value, Arc::new(backend))?
-                .with_credentials(store_credentials());
+                .with_credentials(store_credentials())
+                .announcing(subscribers(&config.notify));
+            let telling = Telling::new(&engine, &config.notify)?;
             engine.sweep().await;
             let name = submission.plan.job.clone();
             let driver = if self.resume {
@@ -73,9 +78,13 @@ impl Run {
                 Some(engine.submit(submission).await.map_err(refusal)?)
             };
             match driver {
-                Some(driver) => drive(driver, form).await,
+                Some(driver) => {
+                    let (job, exit) = drive(driver, form).await?;
+                    telling.told_of(&job).await?;
+                    Ok(exit)
+                }
                 None => {
-                    eprintln!("training job {name} has completed already; there is nothing to resume");
+                    remark(&format!("training job {name} has completed already; there is nothing to resume"));
                     Ok(Exit::Completed)
                 }
             }
@@ -96,7 +105,7 @@ fn refusal(error: EngineError) -> anyhow::Error {
 }
 
 /// Drives a job while showing it and obeying signals.
-async fn drive(driver: Driver, form: Form) -> anyhow::Result<Exit> {
+async fn drive(driver: Driver, form: Form) -> anyhow::Result<(Job, Exit)> {
     let (commands, mut obeyed) = mpsc::unbounded_channel();
     let (notices, mut shown) = mpsc::unbounded_channel();
     let folder = driver.output_folder().map(ToOwned::to_owned);
@@ -117,7 +126,49 @@ async fn drive(driver: Driver, form: Form) -> anyhow::Result<Exit> {
     }
     let exit = Exit::of_job(&job);
     display.finish(&job, folder.as_deref(), exit).context("the job has ended, but can't be shown")?;
-    Ok(exit)
+    Ok((job, exit))
+}
+
+/// How long somebody who is told of the end may keep the command waiting.
+const TELLING_TIME: Duration = Duration::from_secs(10);
+
+/// Tells those who want to know of the end.
+struct Telling {
+    notifier: Option<Notifier>,
+    troubles: mpsc::UnboundedReceiver<String>,
+}
+
+impl Telling {
+    /// Finds what is wrong with the configuration before the job runs.
+    fn new(engine: &Engine, subscriptions: &Subscriptions) -> anyhow::Result<Self> {
+        let (sender, troubles) = mpsc::unbounded_channel();
+        let any = !subscriptions.is_empty();
+        let notifier = any.then(|| Notifier::new(engine.clone(), subscriptions, sender)).transpose();
+        Ok(Self { notifier: notifier.map_err(Refused::from)?, troubles })
+    }
+
+    /// Tells until everybody knows or the time is up; what is left is told by the next process.
+    async fn told_of(mut self, job: &Job) -> anyhow::Result<()> {
+        let Some(notifier) = self.notifier.take() else { return Ok(()) };
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let told = tokio::select! {
+            told = timeout(TELLING_TIME, notifier.told_of(job)) => told,
+            _ = interrupt.recv() => timeout(Duration::ZERO, std::future::pending()).await,
+        };
+        drop(notifier);
+        while let Some(trouble) = self.troubles.recv().await {
+            remark(&trouble);
+        }
+        match told {
+            Ok(told) => Ok(told?),
+            Err(_) => {
+                remark(
+                    "not everybody could be told of the end yet: the next `trainyard serve` or `run` goes on",
+                );
+                Ok(())
+            }
+        }
+    }
 }
 
 /// Turns signals into commands: the first asks the job to stop, the second kills it.

@@ -18,6 +18,7 @@ use crate::config::{Config, Flags};
 use crate::exit::{Exit, Refused};
 use crate::keys::Keys;
 use crate::machine::{machine, store_credentials};
+use crate::notify::{Notifier, subscribers};
 use crate::show::out;
 
 /// Where clients expect the endpoint.
@@ -103,11 +104,18 @@ impl Serve {
         let capabilities = backend.capabilities();
         let engine =
             Engine::open(&config.data_dir.value, Arc::new(backend))?.with_credentials(store_credentials());
+        let engine = engine.announcing(subscribers(&config.notify));
+        let notifier = Notifier::new(engine.clone(), &config.notify, troubles.clone());
+        let notifier = notifier.map_err(Refused::from)?;
         // Containers of supervisors that were killed.
         engine.sweep().await;
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         let capacity = self.max_instances.unwrap_or(u32::try_from(processors).unwrap_or(u32::MAX));
-        Ok(Jobs::open(engine, JobsSetup { machine, capabilities, capacity, troubles }).await?)
+        let jobs = Jobs::open(engine, JobsSetup { machine, capabilities, capacity, troubles }).await?;
+        if !config.notify.is_empty() {
+            tokio::spawn(notifier.run());
+        }
+        Ok(jobs)
     }
 }
 

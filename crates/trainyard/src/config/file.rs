@@ -1,6 +1,7 @@
 //! The configuration file: TOML, of which every key must be known.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,7 @@ use serde::Deserialize;
 
 use super::resources::{Gpus, Limits};
 use super::storage::{CacheTable, StorageTable};
-use super::{Origin, Runtime, Setting};
+use super::{Origin, Runtime, Setting, notify};
 
 /// What a file says, and which file it is.
 #[derive(Debug, Default)]
@@ -30,6 +31,8 @@ pub(super) struct Settings {
     #[serde(default)]
     pub(super) images: BTreeMap<String, String>,
     #[serde(default)]
+    pub(super) notify: BTreeMap<String, notify::Written>,
+    #[serde(default)]
     pub(super) storage: StorageTable,
     #[serde(default)]
     pub(super) cache: CacheTable,
@@ -44,6 +47,12 @@ pub(super) enum FileError {
     /// Something in it is wrong.
     #[error("configuration file {}, line {line}, column {column}: {what}", path.display())]
     Wrong { path: PathBuf, line: usize, column: usize, what: String },
+}
+
+impl fmt::Display for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "configuration file {}", self.path.display())
+    }
 }
 
 impl File {

@@ -76,7 +76,18 @@ fn carry_out(socket: &mut UnixStream) -> Result<(), SetupError> {
     });
     // Whatever became of it: nothing goes on, and what was written belongs to who has submitted the job.
     sys::signal_all(libc::SIGKILL);
-    ran.and(reap_all()).and(give_back(submitter))
+    ran.and(reap_all())?;
+    if let Some(bytes) = memory_peak() {
+        tell(socket, &Message::MemoryPeak { bytes })?;
+    }
+    give_back(submitter)
+}
+
+/// What the kernel has counted in the container's own control group, of version 2 or 1.
+fn memory_peak() -> Option<u64> {
+    let files = ["memory.peak", "memory/memory.max_usage_in_bytes"];
+    let read = |file| fs_err::read_to_string(Path::new("/sys/fs/cgroup").join(file));
+    files.into_iter().find_map(|file| read(file).ok()?.trim().parse().ok())
 }
 
 /// Takes the pipes that come with the supervisor's first byte as standard output and error.

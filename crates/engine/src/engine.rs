@@ -22,6 +22,7 @@ use crate::storage::{StorageError, StoreCredentials};
 use crate::store::{Store, StoreError};
 
 mod drive;
+mod gc;
 mod jobs;
 mod outbox;
 mod publish;
@@ -33,6 +34,7 @@ mod waiting;
 
 pub use drive::TakenOver;
 pub use drive::{Command, Driver, Notice};
+pub use gc::{Collected, GcLimits};
 pub use jobs::{AmendError, CreateError, Described, Jobs, JobsSetup, StopError, TagChange};
 pub use outbox::Outbox;
 pub use waiting::Waiting;

@@ -227,3 +227,11 @@ def test_jobs_of_the_endpoint_write_to_a_third_partys_store(far):
     assert uri == f"s3://{far.bucket}/out/{name}/output/model.tar.gz"
     assert files_in(fetched(far, uri)) == expected(sizes)
     endpoint.stop()
+
+
+def test_what_is_to_be_left_out_is_in_no_archive(yard):
+    program = yard.sh("cd /opt/ml/model; mkdir -p steps/1 deep; touch a.tmp keep steps/1/x deep/b.tmp deep/keep\n")
+    job = yard.job(program, Trainyard={"Output": {"Ignore": ["*.tmp", "steps/**"]}})
+    assert sorted(yard.run(job).files()) == ["deep/keep", "keep"]
+    error = yard.refused(yard.job(program, TrainingJobName="other", Trainyard={"Output": {"Ignore": ["a[b"]}}))
+    assert "Trainyard.Output.Ignore" in error and "a[b" in error, error

@@ -16,6 +16,7 @@ mod deflate;
 mod folder;
 mod header;
 mod index;
+mod largest;
 mod links;
 mod noise;
 mod pack;
@@ -28,6 +29,7 @@ pub use assemble::{Cut, HostPart, LEAST, Segment, UploadPart, UploadedPiece, ass
 pub use clash::Clash;
 pub use combine::{CombineError, Combined, GZIP_HEADER, PartFile, combine};
 pub use index::{IndexError, index_path};
+pub use largest::largest;
 pub use pack::{PackError, PackOptions, PackedPart, pack};
 pub use read::{ArchiveEntry, ArchiveReader, EntryKind, ReadError};
 pub use remove::{RemoveError, remove_tree};

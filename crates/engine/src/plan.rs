@@ -107,6 +107,9 @@ pub struct InstancePlan {
     pub gpus: GpuPlan,
     /// The deflate level of the artifacts, 0 (stored) to 9.
     pub compression_level: u32,
+    /// Patterns of what is left out of the archives.
+    #[serde(default)]
+    pub ignore: Vec<String>,
     /// What it needs to know of stores.
     #[serde(default)]
     pub storage: StoragePlan,

@@ -250,6 +250,7 @@ fn instance(place: &Place, host: &HostAddress, hosts: &[HostAddress], word: &str
         limits: Limits::of_pids(None),
         gpus: GpuPlan::default(),
         compression_level: 6,
+        ignore: Vec::new(),
         storage: StoragePlan::default(),
     }
 }

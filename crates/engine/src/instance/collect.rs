@@ -8,13 +8,15 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use fs_err as fs;
+use glob::Pattern;
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 
 use super::Scene;
 use super::elsewhere::large_files;
 use super::reports::{PROGRESS_INTERVAL, Reports};
 use super::upload::{self, UploadError};
-use crate::artifact::{PackError, PackOptions, PackedPart, index_path, pack};
+use crate::artifact::{IndexError, PackError, PackOptions, PackedPart, index_path, largest, pack};
+use crate::explain::bytes;
 use crate::plan::Role;
 use crate::run::{InstanceDirectory, Part, Parts, Report, RunDirectoryError};
 use crate::storage::Upload;
@@ -28,6 +30,8 @@ pub(crate) enum CollectError {
     Pack { path: &'static str, source: PackError },
     #[error("Artifact upload failed: what is in {path}")]
     Upload { path: &'static str, source: UploadError },
+    #[error("can't see what is in {path}")]
+    Index { path: &'static str, source: IndexError },
     #[error("the uploads are not known")]
     Uploads(#[from] RunDirectoryError),
     #[error("the merging instance has left {found} files in /opt/ml/model instead of one")]
@@ -37,6 +41,11 @@ pub(crate) enum CollectError {
     #[error("the packing broke off")]
     Broken(#[from] JoinError),
 }
+
+/// From here on it is worth a warning, in bytes.
+const LARGE: u64 = 10 << 30;
+/// So many are named.
+const LARGEST: usize = 3;
 
 /// Packs `/opt/ml/model` and `/opt/ml/output/data`, whatever became of `train`.
 pub(crate) async fn collect(
@@ -90,6 +99,8 @@ impl Packing<'_, '_> {
         let options = PackOptions {
             container_path: path.to_owned(),
             level: self.scene.plan.compression_level,
+            // Checked when the job was submitted.
+            ignore: self.scene.plan.ignore.iter().filter_map(|glob| Pattern::new(glob).ok()).collect(),
             threads: available_parallelism().map_or(1, usize::from),
         };
         let (host, target) = (self.scene.plan.host.clone(), part.clone());
@@ -100,12 +111,27 @@ impl Packing<'_, '_> {
         let packing = spawn_blocking(move || pack(&folder, &host, &target, &options, &count));
         let packed = self.told(packing).await?.map_err(|source| CollectError::Pack { path, source })?;
         let Some(kept) = self.keep(packed, &part) else { return Ok(None) };
+        if kept.tar_bytes > LARGE {
+            self.warn_of_size(path, &part, kept.tar_bytes)?;
+        }
         let Some(upload) = upload else { return Ok(Some(kept)) };
         let (plan, credentials) = (self.scene.plan.clone(), self.scene.own.credentials.clone());
         let sent = Arc::clone(self.packed);
         let uploading = spawn_blocking(move || upload::upload(&plan, &credentials, &upload, &part, &sent));
         let uploaded = self.told(uploading).await?.map_err(|source| CollectError::Upload { path, source })?;
         Ok(Some(Part { uploaded, ..kept }))
+    }
+
+    /// Names what takes most, so that somebody who keeps every checkpoint finds out why it takes so long.
+    fn warn_of_size(&mut self, path: &'static str, part: &Path, whole: u64) -> Result<(), CollectError> {
+        let most = largest(part, LARGEST).map_err(|source| CollectError::Index { path, source })?;
+        let most: Vec<_> = most.iter().map(|(name, size)| format!("{name} {}", bytes(*size))).collect();
+        self.reports.warn(format!(
+            "{path} holds {}; most is in {}. What nobody needs can be left out with Trainyard.Output.Ignore",
+            bytes(whole),
+            most.join(", ")
+        ));
+        Ok(())
     }
 
     /// Tells of the bytes that have gone through while something works.

@@ -31,6 +31,7 @@ fn instance_plan(host: &str) -> InstancePlan {
         limits: Limits::of_pids(None),
         gpus: GpuPlan::default(),
         compression_level: 6,
+        ignore: Vec::new(),
         storage: StoragePlan::default(),
     }
 }

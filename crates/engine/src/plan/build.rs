@@ -230,6 +230,7 @@ fn instance(
         limits: Limits::of_pids(spec.settings.pids_limit),
         gpus: GpuPlan::default(),
         compression_level: spec.settings.output_level.unwrap_or(COMPRESSION_LEVEL),
+        ignore: spec.settings.output_ignore.clone(),
         storage: surroundings.storage.clone(),
     }
 }

@@ -81,6 +81,7 @@ impl Case {
             limits: Limits::of_pids(None),
             gpus: GpuPlan::default(),
             compression_level: 1,
+            ignore: Vec::new(),
             storage: StoragePlan::default(),
         };
         Self { folder, plan, user, shield: Shield::Overlay, manifests: Manifests::new() }

@@ -46,6 +46,7 @@ fn a_small_request_gets_the_defaults() {
         shm_size_gb: None,
         pids_limit: None,
         output_level: None,
+        output_ignore: Vec::new(),
     };
     assert_eq!(spec.settings, settings);
     assert!(spec.hyperparameters.is_empty() && spec.environment.is_empty() && spec.tags.is_empty());
@@ -98,7 +99,7 @@ fn all_that_is_sent_arrives() {
         "RetryStrategy": {"MaximumRetryAttempts": 3},
         "Trainyard": {
             "Merge": {"Glob": "part-*.parquet", "Output": "pairs.parquet", "OrderBy": "row"},
-            "ShardBy": "size", "GraceInSeconds": 0, "ShmSizeInGB": 2, "PidsLimit": 100, "Output": {"Level": 6}
+            "ShardBy": "size", "GraceInSeconds": 0, "ShmSizeInGB": 2, "PidsLimit": 100, "Output": {"Level": 6, "Ignore": ["*.tmp"]}
         }
     }));
     let spec = spec(&request).unwrap();
@@ -135,6 +136,7 @@ fn all_that_is_sent_arrives() {
             shm_size_gb: Some(2),
             pids_limit: Some(100),
             output_level: Some(6),
+            output_ignore: vec!["*.tmp".to_owned()],
         }
     );
     assert_eq!(serde_json::to_value(&spec.request).unwrap(), request);

@@ -49,10 +49,11 @@ class Weed:
         names = ["master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port",
                  "filer.port.grpc", "s3.port", "s3.port.grpc"]
         self.port = ports[6]
+        self.ports = ports
         command = [
             weed, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", "-filer",
             f"-s3.config={folder}/s3.json", "-s3.iam=false", "-master.telemetry=false", "-volume.max=2000",
-            "-master.volumeSizeLimitMB=512", "-debug.port=0",
+            "-master.volumeSizeLimitMB=512", "-debug.port=0", "-s3.port.iceberg=0", "-s3.port.lance=0",
             *(f"-{name}={port}" for name, port in zip(names, ports)),
         ]
         self.log = (folder / "weed.log").open("wb")
@@ -87,6 +88,10 @@ class Weed:
         self.process.kill()
         self.process.wait()
         self.log.close()
+        # It makes them there whatever it is told.
+        for port in self.ports:
+            for left in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
+                left.unlink(missing_ok=True)
 
 
 class FaultProxy:

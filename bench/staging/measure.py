@@ -17,6 +17,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "tests"))
 
 import store  # noqa: E402
+import yard as yards  # noqa: E402
 
 MIB = 1 << 20
 SMALL, LARGE, LARGE_MIB, ARTIFACT_MIB = (
@@ -25,7 +26,7 @@ SMALL, LARGE, LARGE_MIB, ARTIFACT_MIB = (
 )
 BINARY = os.environ["TRAINYARD_BIN"]
 KEYS = {"AWS_ACCESS_KEY_ID": store.KEYS[0], "AWS_SECRET_ACCESS_KEY": store.KEYS[1], "AWS_DEFAULT_REGION": "us-east-1"}
-ENVIRONMENT = {**os.environ, **KEYS}
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")} | KEYS
 
 
 class Peak(threading.Thread):
@@ -147,8 +148,8 @@ def staging(work, weed, bucket):
 def artifact(work, weed):
     size = ARTIFACT_MIB * MIB // 4
     write = (
-        f"#!{sys.executable}\nimport random\ngenerator = random.Random(1)\nwords = b'once upon a time ' * 4096\n"
-        f"with open('/opt/ml/model/' + open('/etc/hostname').read().strip(), 'wb') as file:\n"
+        f"#!{yards.PYTHON}\nimport random, socket\ngenerator = random.Random(1)\nwords = b'once upon a time ' * 4096\n"
+        f"with open('/opt/ml/model/' + socket.gethostname(), 'wb') as file:\n"
         f"    for place in range({size} // (1 << 20)):\n"
         "        file.write(generator.randbytes(1 << 19) + (words * 8)[: 1 << 19])\n"
     )

@@ -26,6 +26,8 @@ const OBJECTS: usize = 64;
 const PIECE: u64 = 16 << 20;
 /// Threads beyond these would only wait for the network or the disk.
 const MOST_THREADS: usize = 4;
+/// How often an object is fetched that is gone from the cache again.
+const REMOVED_TRIES: u32 = 3;
 /// How often an object is fetched whose checksum is wrong.
 const DAMAGED_TRIES: u32 = 3;
 
@@ -125,7 +127,7 @@ impl Fetch {
     async fn one(self: Arc<Self>, object: ObjectPlan) -> Result<(), ObjectError> {
         let object = Arc::new(object);
         match self.entry(&object) {
-            Some(entry) => self.through_cache(&object, entry).await?,
+            Some(entry) => self.through_cache(&object, &entry).await?,
             None => {
                 let target = self.put.target(&object)?;
                 let file = Arc::new(create(&object, &target)?);

@@ -7,7 +7,7 @@ use http::header::{CONTENT_LENGTH, ETAG};
 use http::{HeaderName, Method};
 use serde::Deserialize;
 
-use super::super::s3::{Bucket, Call, header};
+use super::super::s3::{Bucket, Call, Patience, header};
 use super::super::{StorageError, StoreError};
 use super::{Bytes, Stores};
 
@@ -126,11 +126,7 @@ impl Stores {
         let body = format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>").into();
         let query = vec![("uploadId", upload.id.clone())];
         let call = Call { method: Method::POST, key: Some(&upload.key), query, headers: Vec::new(), body };
-        let completed = match store.text(&call).await {
-            Ok(text) => store.error_within(&call, &text).map_or(Ok(()), Err),
-            Err(error) => Err(error),
-        };
-        match completed {
+        match store.completed(&call).await {
             // An answer that was lost on its way: the first request has done it.
             Err(error) if error.status() == Some(404) => {
                 match self.head(&upload.bucket, &upload.key).await? {
@@ -268,9 +264,21 @@ fn gone_is_fine(result: Result<(), StoreError>) -> Result<(), StorageError> {
 }
 
 impl Bucket {
+    /// Sends the request that completes an upload, again where the store says in its answer that it has not.
+    async fn completed(&self, call: &Call<'_>) -> Result<(), StoreError> {
+        let mut patience = Patience::new(self.tries);
+        loop {
+            let text = self.text(call).await?;
+            let Some(error) = self.error_within(call, &text) else { return Ok(()) };
+            if !patience.wait().await {
+                return Err(error);
+            }
+        }
+    }
+
     /// Sends a request whose answer is a short text.
     async fn text(&self, call: &Call<'_>) -> Result<String, StoreError> {
-        let mut patience = super::super::s3::Patience::new(self.tries);
+        let mut patience = Patience::new(self.tries);
         loop {
             match self.call(call).await?.into_body().bytes().await {
                 Ok(text) => return Ok(String::from_utf8_lossy(&text).into_owned()),

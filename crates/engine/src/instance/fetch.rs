@@ -138,7 +138,25 @@ impl Fetch {
         Ok(())
     }
 
+    /// Through the cache, again if somebody makes room there just when the object is to be used.
     async fn through_cache(
+        self: &Arc<Self>,
+        object: &Arc<ObjectPlan>,
+        entry: &Entry,
+    ) -> Result<(), ObjectError> {
+        let mut tries = REMOVED_TRIES;
+        loop {
+            match self.once_through_cache(object, entry.clone()).await {
+                Err(ObjectError::Gone { .. }) if tries > 0 => {
+                    tries -= 1;
+                    self.progress.bytes.fetch_sub(object.size, Ordering::Relaxed);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    async fn once_through_cache(
         self: &Arc<Self>,
         object: &Arc<ObjectPlan>,
         entry: Entry,

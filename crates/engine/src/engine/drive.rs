@@ -9,17 +9,17 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::publish::in_store::{self, StoreOutputError};
-use super::{Attempt, Engine, EngineError, publish, tidy};
+use super::{Attempt, Engine, EngineError, tidy};
 use crate::backend::{BackendError, Launch, Placement, Presence, Stop};
 use crate::explain::chain;
 use crate::job::{Effect, Event, Job, MERGE_HOST, Status};
-use crate::plan::{JobPlan, OutputPlace, OutputPlan};
+use crate::plan::JobPlan;
 use crate::run::{News, Outcome, Report, RunDirectory, Stamped, Timestamp, Watch};
-use crate::storage::{ObjectSource, Written};
 
+mod output;
 mod take_over;
 
+use output::ready_output;
 pub use take_over::TakenOver;
 
 /// What somebody asks of a running job.
@@ -297,23 +297,6 @@ impl Driver {
         self.work.spawn(async { Done::Event(Event::MergeFailed { explanation }) });
     }
 
-    fn publish_merged(&mut self) {
-        let merged = self.run.instance(MERGE_HOST).merged_file();
-        let name = self.plan.merge.as_ref().map(|plan| plan.output.clone()).unwrap_or_default();
-        let OutputPlan { place, uri } = self.plan.output.clone();
-        match place {
-            OutputPlace::Folder(folder) => {
-                self.work.spawn_blocking(move || Done::Event(publish::merged(&merged, &folder, &uri, &name)));
-            }
-            OutputPlace::Store(place) => {
-                let stores = in_store::stores(&self.engine, &place);
-                self.work.spawn(async move {
-                    Done::Event(in_store::merged(stores, merged, (place, uri), name).await)
-                });
-            }
-        }
-    }
-
     async fn presence_changed(&mut self, index: usize, presence: Vec<Presence>) -> Result<(), EngineError> {
         let placed = &mut self.placed[index];
         let hosts = placed.placement.hosts().map(str::to_owned);
@@ -442,50 +425,6 @@ impl Driver {
         Ok(())
     }
 
-    fn publish(&mut self) {
-        let output = self.plan.output.clone();
-        if output.folder().is_some() {
-            let parts = publish::parts(&self.engine, &self.job);
-            self.work.spawn_blocking(move || Done::Event(publish::artifacts(&parts, &output)));
-            return;
-        }
-        let parts = publish::store_parts(&self.engine, &self.job);
-        let (engine, run) = (self.engine.clone(), self.run.clone());
-        self.work.spawn(async move { Done::Event(in_store::artifacts(engine, parts, output, run).await) });
-    }
-
-    async fn merge(&mut self) -> Result<(), EngineError> {
-        let Some(merge) = self.plan.merge.clone() else { return Ok(()) };
-        let (archive, size) = match self.archive().await {
-            Ok(archive) => archive,
-            Err(error) => return self.happen(Event::MergeFailed { explanation: chain(&error) }).await,
-        };
-        let instance = merge.instance_for(archive, size, self.job.attempt);
-        self.run.add_instance(&instance)?;
-        self.watch.follow(MERGE_HOST, &self.run.instance(MERGE_HOST))?;
-        let (backend, run) = (self.engine.backend.clone(), self.run.clone());
-        let launch = Launch { run, hosts: vec![MERGE_HOST.to_owned()] };
-        self.work.spawn(async move { Done::MergeLaunched(backend.launch(&launch).await) });
-        Ok(())
-    }
-
-    /// The archive that has been published, and its size.
-    async fn archive(&self) -> Result<(ObjectSource, u64), StoreOutputError> {
-        match &self.plan.output.place {
-            OutputPlace::Folder(folder) => {
-                let archive = folder.join(publish::MODEL);
-                let size = fs::metadata(&archive)?.len();
-                Ok((ObjectSource::File(archive), size))
-            }
-            OutputPlace::Store(place) => {
-                let Written { etag, size } =
-                    in_store::archive(&in_store::stores(&self.engine, place), place).await?;
-                let (bucket, key) = (place.bucket.clone(), place.key(publish::MODEL));
-                Ok((ObjectSource::Store { bucket, key, etag }, size))
-            }
-        }
-    }
-
     async fn release(&mut self) -> Result<(), EngineError> {
         for placed in &self.placed {
             self.engine.backend.release(&placed.placement).await?;
@@ -508,23 +447,6 @@ impl Driver {
             let _ = notices.send(notice);
         }
     }
-}
-
-/// Begins the uploads that instances put their parts into, and gives up those of earlier attempts.
-async fn ready_output(
-    engine: &Engine,
-    place: &OutputPlace,
-    run: &RunDirectory,
-    (job, attempt): (String, u32),
-) -> Result<(), BackendError> {
-    let OutputPlace::Store(place) = place else { return Ok(()) };
-    engine.give_up_uploads(&job, attempt).await;
-    let begun = in_store::begin(&in_store::stores(engine, place), place, run).await;
-    begun.map(drop).map_err(|error| BackendError::Unavailable {
-        backend: "storage",
-        what: "beginning the uploads of the artifacts".to_owned(),
-        source: io::Error::other(error),
-    })
 }
 
 async fn sleep_until(deadline: Option<Instant>) {

@@ -334,9 +334,9 @@ async fn check_output(uri: &str, output: &OutputPlace, stores: &Stores) -> Resul
         OutputPlace::Store(store) => store,
     };
     let refused = |source| PrepareError::OutputRefused { uri: uri.to_owned(), source: Box::new(source) };
-    let key = store.key("output.tar.gz");
-    let upload = stores.begin(&store.bucket, &key, store.kms_key.as_deref()).await.map_err(refused)?;
-    stores.abort(&upload).await.map_err(refused)
+    let key = store.key(".trainyard-probe");
+    stores.begin(&store.bucket, &key, store.kms_key.as_deref()).await.map_err(refused)?;
+    stores.abort_all(&store.bucket, &key).await.map_err(refused)
 }
 
 /// The nearest folder that is there must let us write; nothing is made before the job starts.

@@ -33,6 +33,7 @@ MODULES_OF_PROMISES = (
     "test_modes_groups",
     "test_modes_pipe",
     "test_modes_sources",
+    "test_modes_stores",
     "test_modes_users",
     "test_network",
     "test_resources",

@@ -159,7 +159,7 @@ pub(in crate::engine) async fn archive(
     output: &StoreOutput,
 ) -> Result<Written, StoreOutputError> {
     let key = output.key(MODEL);
-    let found = stores.head(&output.bucket, &key).await?;
+    let found = stores.written(&output.bucket, &key).await?;
     found.ok_or_else(|| StoreOutputError::Missing { uri: format!("s3://{}/{key}", output.bucket) })
 }
 

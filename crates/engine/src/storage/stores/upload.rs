@@ -129,13 +129,13 @@ impl Stores {
         match store.completed(&call).await {
             // An answer that was lost on its way: the first request has done it.
             Err(error) if error.status() == Some(404) => {
-                match self.head(&upload.bucket, &upload.key).await? {
+                match self.written(&upload.bucket, &upload.key).await? {
                     Some(written) if written.size == size => Ok(written),
                     _ => Err(error.into()),
                 }
             }
             Err(error) => Err(error.into()),
-            Ok(()) => match self.head(&upload.bucket, &upload.key).await? {
+            Ok(()) => match self.written(&upload.bucket, &upload.key).await? {
                 Some(written) if written.size == size => Ok(written),
                 found => {
                     let why =
@@ -180,7 +180,7 @@ impl Stores {
     ///
     /// # Errors
     /// The store refuses or can't be reached.
-    pub async fn head(&self, bucket: &str, key: &str) -> Result<Option<Written>, StorageError> {
+    pub async fn written(&self, bucket: &str, key: &str) -> Result<Option<Written>, StorageError> {
         let store = self.bucket(bucket)?;
         let (key, query, headers) = (Some(key), Vec::new(), Vec::new());
         let call = Call { method: Method::HEAD, key, query, headers, body: Bytes::new() };

@@ -15,6 +15,7 @@ mod config;
 mod describe;
 mod doctor;
 mod environment;
+mod gc;
 mod image;
 pub(crate) mod instance;
 mod keys;
@@ -77,6 +78,7 @@ enum Command {
     Env(environment::Env),
     Keys(keys::KeysOf),
     Config(config::ShowConfig),
+    Gc(gc::Gc),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
     #[command(hide = true)]
@@ -115,6 +117,7 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
         Command::Env(command) => command.run(),
         Command::Keys(command) => command.run(),
         Command::Config(command) => command.run(),
+        Command::Gc(command) => command.run(),
         Command::Doctor(command) => command.run(),
         Command::Completions(command) => Ok(command.run(&mut Cli::command())),
         Command::Allpairs(command) => command.run(),

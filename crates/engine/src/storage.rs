@@ -17,7 +17,7 @@ mod stores;
 pub use address::{AddressError, StoreAddress};
 pub use credentials::{CredentialsError, StoreCredentials};
 pub use s3::{Refusal, StoreError};
-pub use stores::{Bytes, Chunks, Stores};
+pub use stores::{Bytes, Chunks, Stores, Upload, Written, read_range};
 
 /// Which bucket is where.
 ///
@@ -263,6 +263,18 @@ impl Location {
                     .map_err(io::Error::other)?
             }
             Self::Store { bucket, key } => stores.list(bucket, key).await,
+        }
+    }
+
+    /// The one object of this key; none if there is none.
+    ///
+    /// # Errors
+    ///
+    /// It can't be looked at.
+    pub async fn object(&self, stores: &Stores) -> Result<Option<Object>, StorageError> {
+        match self {
+            Self::Folder { root, key } => folder::object(root, key),
+            Self::Store { bucket, key } => stores.head(bucket, key).await,
         }
     }
 }

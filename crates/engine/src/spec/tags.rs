@@ -98,10 +98,9 @@ pub(super) fn by_key(
     request: &CreateTrainingJobRequest,
     keys: &[(String, String)],
 ) -> Vec<Violation> {
-    let ours = request.tags.iter().flatten().zip(1..).filter_map(|(tag, number): (_, usize)| {
-        tag.key.as_ref()?.starts_with(PREFIX).then(|| format!("tags.{number}.member.value"))
-    });
-    let ours: Vec<String> = ours.collect();
+    let numbered = request.tags.iter().flatten().zip(1_usize..);
+    let ours = numbered.filter(|(tag, _)| tag.key.as_ref().is_some_and(|key| key.starts_with(PREFIX)));
+    let ours: Vec<String> = ours.map(|(_, number)| format!("tags.{number}.member.value")).collect();
     let kept = violations.into_iter().filter(|violation| match violation {
         Violation::Constraint { member, rule: Rule::Pattern(_), .. } => !ours.contains(member),
         _ => true,

@@ -15,9 +15,12 @@ use super::s3::Bucket;
 use super::{Buckets, ObjectSource, StorageError, StoreAddress, StoreCredentials, StoreError};
 
 mod download;
+mod head;
 mod list;
+mod upload;
 
 use download::Download;
+pub use upload::{Upload, Written, read_range};
 
 /// The stores of buckets. Each is opened once, by the first who asks, and belongs to the async runtime of who does.
 #[derive(Clone)]

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::ValueHint;
 use tokio::signal::unix::{SignalKind, signal};
@@ -12,16 +12,17 @@ use tokio::sync::mpsc;
 use trainyard_engine::backend::Backend;
 use trainyard_engine::backend::local::LocalBackend;
 use trainyard_engine::cgroup::capacity;
-use trainyard_engine::engine::{Engine, JobLimits, Jobs, JobsSetup};
+use trainyard_engine::engine::{Engine, GcLimits, JobLimits, Jobs, JobsSetup};
 use trainyard_engine::gpu::gpus;
 use trainyard_engine::plan::{Capacity, Need};
 use trainyard_s3::{Buckets, Secrets};
 
+use super::gc;
 use crate::api::{Pace, Server, Services, acceptor, announce, is_open};
 use crate::config::{Config, Flags, ServeLimits};
 use crate::exit::{Exit, Refused};
 use crate::keys::LiveKeys;
-use crate::machine::machine;
+use crate::machine::{machine, store_credentials};
 use crate::notify::{Notifier, subscribers};
 use crate::show::out;
 
@@ -120,12 +121,14 @@ async fn jobs(
     let machine = machine(config, None)?;
     let backend = LocalBackend::new(machine.program.clone());
     let capabilities = backend.capabilities();
-    let engine = Engine::open(&config.data_dir.value, Arc::new(backend))?;
+    let engine =
+        Engine::open(&config.data_dir.value, Arc::new(backend))?.with_credentials(store_credentials());
     let engine = engine.announcing(subscribers(&config.notify));
     let notifier = Notifier::new(engine.clone(), &config.notify, troubles.clone());
     let notifier = notifier.map_err(Refused::from)?;
     // Containers of supervisors that were killed.
     engine.sweep().await;
+    tokio::spawn(collect(engine.clone(), gc::limits(config), troubles.clone()));
     let number = |limit: Option<NonZero<u32>>| limit.map(NonZero::get);
     let capacity = room(number(limits.max_instances))?;
     let limits =
@@ -143,6 +146,23 @@ fn room(instances: Option<u32>) -> anyhow::Result<Need> {
     let Capacity { cpus, memory } = capacity();
     let gpus = gpus().map_err(|error| Refused::from(anyhow::Error::from(error)))?.len() as u64;
     Ok(Need { instances: instances.unwrap_or(cpus), cpus: cpus.into(), memory, gpus })
+}
+
+/// How often what nobody needs any more is removed.
+const COLLECT_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// Removes what nobody needs any more, for as long as the endpoint lives.
+async fn collect(engine: Engine, limits: GcLimits, troubles: mpsc::UnboundedSender<String>) {
+    let mut tick = tokio::time::interval(COLLECT_INTERVAL);
+    // The first is at once; jobs are taken up again meanwhile.
+    tick.tick().await;
+    loop {
+        tick.tick().await;
+        if let Err(error) = engine.collect(limits).await {
+            // Nobody listens any more when the endpoint ends.
+            let _ = troubles.send(format!("cleaning up: {:#}", anyhow::Error::new(error)));
+        }
+    }
 }
 
 /// What nobody asked for is said where the endpoint was started.

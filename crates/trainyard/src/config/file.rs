@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::resources::{Gpus, Limits};
 use super::serve::ServeLimits;
-use super::storage::{CacheTable, StorageTable};
+use super::storage::{CacheTable, GcTable, StorageTable};
 use super::{Origin, Runtime, Setting, notify};
 
 /// What a file says, and which file it is.
@@ -30,6 +30,8 @@ pub(super) struct Settings {
     #[serde(default)]
     pub(super) buckets: BTreeMap<String, PathBuf>,
     #[serde(default)]
+    pub(super) file_systems: BTreeMap<String, PathBuf>,
+    #[serde(default)]
     pub(super) images: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) notify: BTreeMap<String, notify::Written>,
@@ -39,6 +41,8 @@ pub(super) struct Settings {
     pub(super) storage: StorageTable,
     #[serde(default)]
     pub(super) cache: CacheTable,
+    #[serde(default)]
+    pub(super) gc: GcTable,
 }
 
 /// A file that can't be used.

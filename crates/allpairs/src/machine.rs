@@ -33,5 +33,5 @@ pub(crate) fn map_file(path: &Path) -> io::Result<memmap2::Mmap> {
 /// What the system says.
 pub(crate) fn let_go(map: &memmap2::Mmap) -> io::Result<()> {
     // SAFETY: the map is of a file and was never written to, so that nothing is lost.
-    unsafe { map.unchecked_advise(memmap2::UncheckedAdvise::DontNeed) }
+    unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) }
 }

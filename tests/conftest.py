@@ -82,7 +82,9 @@ def image_for_docker(through_docker):
     return write
 
 
-MODULES_OF_EVERY_RUNTIME = ("test_artifact", "test_channels", "test_config_files", "test_life", "test_logs")
+MODULES_OF_EVERY_RUNTIME = (
+    "test_artifact", "test_channels", "test_config_files", "test_life", "test_logs", "test_modes_pipe",
+)
 """What is promised here is promised for programs of the machine and of images alike."""
 
 

@@ -88,13 +88,21 @@ impl Backend for LocalBackend {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             network_isolation: true,
+            pipe: true,
+            fast_file: true,
+            manifest_files: true,
+            augmented_manifests: true,
+            file_systems: true,
+            vpc: true,
+            channel_gzip: true,
+            record_io: true,
+            shuffle: true,
+            instance_groups: true,
             metrics_time_series: true,
             profiler: true,
             experiment: true,
             infra_check: true,
             session_chaining: true,
-            instance_groups: true,
-            shuffle: true,
             ..Capabilities::none()
         }
     }

@@ -17,7 +17,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use super::jail::Mount;
-use crate::plan::{DockerPlan, InstancePlan, Limits, Role};
+use crate::plan::{Delivery, DockerPlan, InstancePlan, Limits, Role};
 use crate::run::RunDirectory;
 
 mod create;
@@ -93,6 +93,8 @@ struct Order {
     stop_signal: i32,
     /// The folders that must be there: daemons have been seen that leave out an overlay without a word.
     channels: Vec<String>,
+    /// Those of them that are not the instance's own: they belong to whom they belong to.
+    shared: Vec<String>,
 }
 
 /// The container in which a plan's `train` runs.
@@ -125,9 +127,16 @@ pub(super) fn container(
             working_directory: docker.working_directory.clone(),
             user: docker.user.clone(),
             stop_signal: docker.stop_signal,
-            channels: plan.channels.iter().map(|channel| channel.name.clone()).collect(),
+            channels: folders(plan, |delivery| !matches!(delivery, Delivery::Pipe(_))),
+            shared: folders(plan, |delivery| matches!(delivery, Delivery::WhenRead | Delivery::Folder(_))),
         },
     }
+}
+
+/// The names of the channels that are delivered in some way.
+fn folders(plan: &InstancePlan, fits: impl Fn(&Delivery) -> bool) -> Vec<String> {
+    let channels = plan.channels.iter().filter(|channel| fits(&channel.delivery));
+    channels.map(|channel| channel.name.clone()).collect()
 }
 
 /// What a container has left for whoever comes after it.

@@ -6,6 +6,8 @@ import stat
 import tempfile
 from pathlib import Path
 
+import daemon
+import images
 import pytest
 import yard as yards
 from endpoint import Endpoint, remove_bucket
@@ -42,8 +44,52 @@ def machine_image(base):
     return MachineImage(base, yards.PYTHON)
 
 
-MODULES_OF_EVERY_RUNTIME = ("test_artifact", "test_channels", "test_config_files", "test_life", "test_logs")
+@pytest.fixture(scope="session")
+def daemon_images(machine_image):
+    """The same with the daemon of Docker."""
+    daemon.skip_without_daemon()
+    made = daemon.DaemonImages(machine_image)
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def through_docker(yard):
+    """A yard whose jobs run through Docker, as root and as a member of its group."""
+    daemon.skip_without_daemon()
+    daemon.use(yard)
+    yield yard
+    left = daemon.of_data_folder(yard.data)
+    if left:
+        for running in yard.running:
+            running.kill()
+    daemon.kill_all(yard.data)
+    daemon.remove_loaded(yard.data)
+    assert not left, f"left with the daemon: {left}"
+
+
+@pytest.fixture
+def image_for_docker(through_docker):
+    """Writes an archive with a shell and a `train`, and returns the name by which a job calls it."""
+
+    def write(train="true\n", *more, name="image", **config):
+        applets = ("chown", "cut", "grep", "head", "hostname", "httpd", "ip", "mkfifo", "seq", "wget")
+        programs = images.layer(programs={"usr/bin/train": "#!/bin/sh\n" + train},
+                                links={f"bin/{applet}": "busybox" for applet in applets})
+        layers = [images.base(), programs, *more]
+        return f"docker-archive:{images.docker_archive(through_docker.root / f'{name}.tar', layers, **config)}"
+
+    return write
+
+
+MODULES_OF_EVERY_RUNTIME = (
+    "test_artifact", "test_channels", "test_config_files", "test_life", "test_logs", "test_modes_pipe",
+)
 """What is promised here is promised for programs of the machine and of images alike."""
+
+
+IMAGES = {"host": None, "oci": "machine_image", "docker": "daemon_images"}
+"""The runtimes, and the fixture that makes the images of each."""
 
 
 def pytest_generate_tests(metafunc):
@@ -52,22 +98,41 @@ def pytest_generate_tests(metafunc):
         return
     marked = metafunc.definition.get_closest_marker
     everywhere = metafunc.module.__name__ in MODULES_OF_EVERY_RUNTIME and not marked("host")
-    runtimes = ("host", "oci") if everywhere else ("host",)
+    runtimes = tuple(IMAGES) if everywhere else ("host",)
     of = dict(list(users().items())[:1]) if marked("one_user") and not marked("every_user") else users()
-    places = {f"{user}-{runtime}" if everywhere else user: (uid, runtime)
-              for runtime in runtimes for user, uid in of.items()}
+    # Through Docker an ordinary user differs from root in the rights to files and to the socket, and in nothing else.
+    # What does not touch either is run once, for a container costs most of a second.
+    through_docker = of if marked("every_user") else dict(list(of.items())[:1])
+    places = {f"{user}-{runtime}" if everywhere else user: (uid, runtime) for runtime in runtimes
+              for user, uid in (through_docker if runtime == "docker" else of).items()}
     metafunc.parametrize("yard", places.values(), ids=places.keys(), indirect=True)
+
+
+def pytest_collection_modifyitems(items):
+    """Leaves out what is marked to be run as one user only, for the others."""
+    first = next(iter(users().values()))
+    items[:] = [item for item in items if not (item.get_closest_marker("once") and _user(item) not in (None, first))]
+
+
+def _user(item):
+    uid, _ = item.callspec.params.get("yard", (None, None)) if hasattr(item, "callspec") else (None, None)
+    return uid
 
 
 @pytest.fixture
 def yard(request, binary, base):
     """A yard that fails its test for anything that is left over."""
     uid, runtime = request.param
-    image = request.getfixturevalue("machine_image") if runtime == "oci" else None
+    image = request.getfixturevalue(IMAGES[runtime]) if IMAGES[runtime] else None
     yard = yards.Yard(binary, uid, base, image)
+    if runtime == "docker":
+        daemon.use(yard)
     yield yard
     left = [] if request.node.stash.get(failed, False) else yard.leftovers()
     yard.close()
+    if runtime == "docker":
+        left += daemon.of_data_folder(yard.data)
+        daemon.kill_all(yard.data)
     assert not left, "left behind:\n" + "\n".join(left)
 
 

@@ -1,15 +1,16 @@
 """The daemon of Docker for tests: who may use it, and what of a yard it still has."""
 
+import functools
 import http.client
 import json
 import os
 import socket
 import stat
-import tarfile
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from machine_image import layer_of
 
 SOCKET = Path(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://"))
 
@@ -78,13 +79,63 @@ def remove_image(name):
     assert status in (200, 404), text
 
 
+class DaemonImages:
+    """Images that only the daemon has: the machine's programs, sent to it once, and one program on top of them."""
+
+    def __init__(self, machine_image):
+        self.machine_image = machine_image
+        self.repository = f"trainyard-test-{os.getpid()}"
+        self.made = 0
+
+    @functools.cached_property
+    def _base(self):
+        import_image(self.machine_image.base, self.repository)
+        return f"{self.repository}:latest"
+
+    def name(self, _folder, program):
+        """What a job calls an image with the program of a path as `train`."""
+        container = _answer("POST", "/containers/create", json.dumps({"Image": self._base, "Cmd": ["train"]}))["Id"]
+        status, text = ask("PUT", f"/containers/{container}/archive?path=/", layer_of(program), "application/x-tar")
+        assert status == 200, text
+        self.made += 1
+        _answer("POST", f"/commit?container={container}&repo={self.repository}&tag={self.made}&pause=false", "{}")
+        ask("DELETE", f"/containers/{container}?force=true")
+        return f"{self.repository}:{self.made}"
+
+    def remove(self):
+        for tag in [*range(1, self.made + 1), "latest"]:
+            remove_image(f"{self.repository}:{tag}")
+
+
+def _answer(method, path, body=None):
+    status, text = ask(method, path, body)
+    assert status < 300, text
+    return json.loads(text)
+
+
+def use(yard):
+    """Lets the jobs of a yard run through Docker, as root or as a member of its group."""
+    if yard.uid != os.geteuid():
+        yard.groups = [group_of_socket()]
+    yard.environment["TRAINYARD_RUNTIME"] = "docker"
+    yard.environment["DOCKER_HOST"] = f"unix://{SOCKET}"
+
+
 def of_data_folder(data):
-    """The daemon's containers and networks that belong to jobs of a data folder, each in words."""
+    """What the daemon has of jobs of a data folder, each in words."""
     filters = quote(json.dumps({"label": [f"trainyard.data-dir={data}"]}))
     containers = json.loads(ask("GET", f"/containers/json?all=true&filters={filters}")[1])
     networks = json.loads(ask("GET", f"/networks?filters={filters}")[1])
+    volumes = json.loads(ask("GET", "/volumes")[1])["Volumes"] or []
     return [f"container {one['Names'][0]} ({one['Status']})" for one in containers] + \
-           [f"network {one['Name']}" for one in networks]
+           [f"network {one['Name']}" for one in networks] + \
+           [f"volume {one['Name']}" for one in volumes if f"={data}/" in (one["Options"] or {}).get("o", "")]
+
+
+def remove_loaded(data):
+    """Removes the images of files that the daemon was given for a data folder."""
+    for path in (data / "docker-images").glob("*"):
+        remove_image(f"trainyard/loaded:{path.name}")
 
 
 def containers(data):
@@ -92,18 +143,6 @@ def containers(data):
     filters = quote(json.dumps({"label": [f"trainyard.data-dir={data}"]}))
     found = json.loads(ask("GET", f"/containers/json?filters={filters}")[1])
     return [json.loads(ask("GET", f"/containers/{one['Id']}/json")[1]) for one in found]
-
-
-def volumes():
-    return {one["Name"] for one in json.loads(ask("GET", "/volumes")[1])["Volumes"] or []}
-
-
-def loaded_name(archive):
-    """Under which name the daemon has the image of an archive as tests/images.py writes it."""
-    import hashlib
-    with tarfile.open(archive) as tar:
-        config = tar.extractfile("config.json").read()
-    return f"trainyard/loaded:{hashlib.sha256(config).hexdigest()}"
 
 
 def kill_all(data):

@@ -58,6 +58,15 @@ class MachineImage:
         libraries = needed_libraries([*programs, *(name for name in modules if name.endswith(".so"))])
         return programs | modules | libraries
 
+    @functools.cached_property
+    def base(self):
+        """The layer's content."""
+        return self._base.read_bytes()
+
+    def name(self, folder, program):
+        """What a job calls an image with the program of a path as `train`; its files lie in `folder`."""
+        return f"oci:{self.layout(folder / 'layout', program)}"
+
     def layout(self, folder, program=None, more=(), **config):
         """An OCI layout with the program of a path as `train`; `more` are files of further layers."""
         (folder / "blobs/sha256").mkdir(parents=True)
@@ -73,10 +82,15 @@ class MachineImage:
         return folder
 
     def _top(self, folder, program):
-        stream = io.BytesIO()
-        with tarfile.open(fileobj=stream, mode="w") as tar:
-            _add(tar, "usr/local/bin/train", program.read_bytes(), program.stat().st_mode & 0o777)
-        return _blob(folder, "layer.v1.tar", stream.getvalue())
+        return _blob(folder, "layer.v1.tar", layer_of(program))
+
+
+def layer_of(program):
+    """A layer with the program of a path as `train`."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        _add(tar, "usr/local/bin/train", program.read_bytes(), program.stat().st_mode & 0o777)
+    return stream.getvalue()
 
 
 def _blob(folder, kind, content):
@@ -105,7 +119,7 @@ def needed_libraries(programs):
 
 def add_files(tar, paths):
     """Files of the machine where they are."""
-    for path in sorted(map(_real_folder, paths)):
+    for path in sorted({_real_folder(path) for path in paths}):
         _add(tar, path.lstrip("/"), Path(path).read_bytes(), os.stat(path).st_mode & 0o777)
 
 

@@ -42,6 +42,7 @@ def test_the_archive_lies_where_the_request_says(yard, path):
     assert ended.model.is_file()
 
 
+@pytest.mark.every_user
 def test_other_output_has_an_archive_of_its_own(yard):
     program = yard.sh('echo 1 >/opt/ml/model/m; echo 2 >"/opt/ml/output/data/o-$(hostname)"; echo 3 >/opt/ml/output/x')
     ended = yard.run(yard.job(program, instances=2))
@@ -121,6 +122,7 @@ def test_files_of_the_same_name_are_all_kept_and_reported(yard, tmp_path):
     assert not [text for text in ended.warnings if "equal" in text.replace("same", "")]
 
 
+@pytest.mark.every_user
 def test_links_inside_are_stored_as_the_files_they_point_to(yard):
     program = yard.sh("""
 cd /opt/ml/model
@@ -144,6 +146,7 @@ def test_links_that_lead_out_are_left_and_named(yard):
     assert [text for text in ended.warnings if "up" in text]
 
 
+@pytest.mark.every_user
 def test_modes_and_times_are_kept(yard):
     program = yard.sh("cd /opt/ml/model; echo 1 >tool; chmod 750 tool; touch -d @1000000000 tool")
     with tarfile.open(yard.run(yard.job(program)).model) as tar:
@@ -184,6 +187,7 @@ def test_an_empty_model_completes_with_a_warning_about_what_lies_elsewhere(yard)
     assert [text for text in ended.warnings if "/opt/ml/output/model.bin" in text]
 
 
+@pytest.mark.every_user
 def test_no_credential_is_written_anywhere(yard):
     secrets = {
         "AWS_ACCESS_KEY_ID": "AKIATRAINYARDCANARY1",

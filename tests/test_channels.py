@@ -31,12 +31,14 @@ def put_objects(yard, count, prefix="data/"):
     return [f"./data/{key.removeprefix(prefix)}" for key in keys]
 
 
+@pytest.mark.every_user
 def test_a_replicated_channel_is_the_same_on_every_instance(yard, listing):
     names = put_objects(yard, 5)
     files, _ = listing(channel("data", "s3://in/data/"), instances=3)
     assert files == {"algo-1": names, "algo-2": names, "algo-3": names}
 
 
+@pytest.mark.every_user
 def test_a_sharded_channel_is_dealt_out_one_by_one_in_order_of_the_keys(yard, listing):
     names = put_objects(yard, 20)
     files, _ = listing(channel("data", "s3://in/data/", "ShardedByS3Key"), instances=6)
@@ -106,6 +108,7 @@ def test_an_empty_object_is_an_empty_file(yard, listing):
     assert files["algo-1"] == ["./data/empty"]
 
 
+@pytest.mark.every_user
 def test_names_with_blanks_and_umlauts_arrive_unchanged(yard):
     yard.put("in", "data/ä b%20c.txt", "1")
     program = yard.sh("cp /opt/ml/input/data/data/* /opt/ml/model/")
@@ -149,6 +152,7 @@ def test_a_path_beside_the_job_file_is_found_from_anywhere(yard):
     assert ended.model == yard.root / "project/out" / job["TrainingJobName"] / "output/model.tar.gz"
 
 
+@pytest.mark.every_user
 def test_several_channels_stand_beside_each_other(yard, listing):
     yard.put("in", "a/x", "1")
     yard.put("in", "b/y", "1")

@@ -218,3 +218,15 @@ def test_an_interrupt_ends_the_check_and_leaves_nothing(yard):
     ended = running.end()
     assert ended.exit_code == 1 and "interrupted" in ended.stderr
     assert not list(yard.data.glob("check-*"))
+
+
+@pytest.mark.every_user
+def test_what_a_killed_check_has_left_is_removed_by_the_next(yard):
+    running = yard.begin("check", f"host:{yard.sh('sleep 1000')}", "--data-dir", yard.data)
+    wait_until(lambda: any(yard.data.glob("check-*/jobs/runs/check/attempt-1/instances/*/scratch/ml")), "the first job")
+    running.process.kill()
+    running.end()
+    assert list(yard.data.glob("check-*"))
+    # What still runs of the first would be found by the yard.
+    checked(yard, f"host:{yard.sh('exit 3')}")
+    assert not list(yard.data.glob("check-*"))

@@ -26,6 +26,7 @@ def config(yard):
     return run
 
 
+@pytest.mark.every_user
 def test_the_usual_config_files_are_there_and_no_others(config):
     assert sorted(config()["algo-1"]) == [
         "hyperparameters.json",
@@ -137,6 +138,7 @@ def test_metric_definitions_are_passed_on(yard, config):
     assert json.loads(files["metric-definition-regex.json"]) == definitions
 
 
+@pytest.mark.every_user
 def test_a_manifest_lists_all_objects_on_every_host(yard):
     for name in ("b", "a", "c"):
         yard.put("in", f"path/input/{name}", name)

@@ -10,50 +10,22 @@ import signal
 import daemon
 import pytest
 import yard as yards
-from images import base, docker_archive, layer, of_machine
+from images import layer, of_machine
 from registry import serve
 from test_images import TELL, oci_layout
 from yard import channel
 
 FAILED, STOPPED = 10, 11
-MORE_APPLETS = ("chown", "cut", "grep", "head", "hostname", "httpd", "ip", "mkfifo", "seq", "wget")
 
 
 @pytest.fixture
-def docker(yard):
-    """A yard whose jobs run through Docker, as root and as a member of its group."""
-    daemon.skip_without_daemon()
-    if yard.uid != os.geteuid():
-        yard.groups = [daemon.group_of_socket()]
-    yard.environment["TRAINYARD_RUNTIME"] = "docker"
-    yard.environment["DOCKER_HOST"] = f"unix://{daemon.SOCKET}"
-    volumes = daemon.volumes()
-    yield yard
-    left = daemon.of_data_folder(yard.data)
-    if left:
-        for running in yard.running:
-            running.kill()
-        kill_and_wait(supervisors(yard))
-    daemon.kill_all(yard.data)
-    assert not left, f"left with the daemon: {left}"
-    assert daemon.volumes() <= volumes, "volumes were left"
+def docker(through_docker):
+    return through_docker
 
 
 @pytest.fixture
-def image(docker):
-    """Writes an archive with a shell and a `train`, and returns the name by which a job calls it."""
-    written = []
-
-    def write(train="true\n", *more, name="image", **config):
-        programs = layer(programs={"usr/bin/train": "#!/bin/sh\n" + train}, 
-                         links={f"bin/{applet}": "busybox" for applet in MORE_APPLETS})
-        archive = docker_archive(docker.root / f"{name}.tar", [base(), programs, *more], **config)
-        written.append(daemon.loaded_name(archive))
-        return f"docker-archive:{archive}"
-
-    yield write
-    for name in written:
-        daemon.remove_image(name)
+def image(image_for_docker):
+    return image_for_docker
 
 
 @pytest.fixture
@@ -117,9 +89,6 @@ def test_layouts_and_compressed_archives_are_loaded_too(docker):
     tar, folder = oci_layout(docker)
     names = [f"oci:{folder}", f"oci-archive:{tar}"]
     assert [docker.run(docker.job(name)).log() for name in names] == [["ran"], ["ran"]]
-    manifest = json.loads((folder / "index.json").read_text())["manifests"][0]["digest"]
-    config = json.loads((folder / "blobs/sha256" / manifest.removeprefix("sha256:")).read_text())["config"]["digest"]
-    daemon.remove_image(f"trainyard/loaded:{config.removeprefix('sha256:')}")
 
 
 def test_an_image_that_only_the_daemon_has_is_run_as_it_is(docker, local):

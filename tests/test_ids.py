@@ -133,3 +133,14 @@ def test_instances_of_root_and_of_who_has_no_ids_need_none(yard):
     assert uid == "0" and len(ids) == 1
     # Its parent is the job's own namespace, in which the user is 0 already.
     assert yard.uid == 0 or ids == [" 0 0 1"]
+
+
+def test_ids_that_are_set_aside_but_refused_are_told(owner, image):
+    refusing = owner.sh("echo 'newuidmap: write to uid_map failed: no luck' >&2; exit 1\n", name="newuidmap")
+    owner.set_ids_aside(FIRST, COUNT, newuidmap=refusing)
+    ended = owner.run(owner.job(image("id -u\n")))
+    assert ended.log() == ["0"]
+    (warning,) = ended.warnings
+    assert "although /etc/subuid sets others aside" in warning and "no luck" in warning
+    doctor = owner.command("doctor", "--data-dir", owner.data, expect=1)
+    assert f"{COUNT} are set aside for this user, but refused" in doctor.stdout and "no luck" in doctor.stdout

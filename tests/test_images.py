@@ -364,3 +364,27 @@ def test_images_that_no_job_uses_are_removed_on_request(yard, image):
     assert "1 images removed, " in yard.command(*prune).stdout
     assert not [path for path in (yard.data / "images/layers").iterdir() if path.is_dir()]
     assert yard.run(yard.job(image("echo again\n"))).log() == ["again"]
+
+
+def test_images_are_listed_with_name_size_layers_and_last_use_and_removed_by_name_or_digest(yard, image):
+    name = image("echo up; sleep 1000\n")
+    other = f"oci:{oci_layout(yard)[1]}"
+    assert yard.run(yard.job(other)).log() == ["ran"]
+    running = yard.start(yard.job(name))
+    running.wait_for_line("up")
+    listed = yard.command("image", "ls", "--data-dir", yard.data).stdout.splitlines()
+    assert listed[0].split() == ["IMAGE", "DIGEST", "LAYERS", "SIZE", "LAST", "USED"]
+    assert [line.split()[0] for line in listed[1:]] == [name, other]
+    assert listed[1].endswith("now") and listed[2].endswith("ago")
+    lines = yard.command("image", "ls", "--json", "--data-dir", yard.data).stdout.splitlines()
+    found = {image["name"]: image for image in map(json.loads, lines)}
+    assert found[name]["layers"] == 2 and found[name]["size"] > 500_000 and found[name]["daemon"] is None
+    remove = ["image", "rm", "--data-dir", yard.data]
+    assert "a job uses the image" in yard.command(*remove, name, expect=1).stderr
+    assert "trainyard image ls" in yard.command(*remove, "team/absent:1", expect=2).stderr
+    assert found[other]["digest"] in yard.command(*remove, found[other]["digest"][7:19]).stdout
+    running.interrupt()
+    yard.ended(running, expect=11)
+    yard.command(*remove, name)
+    assert yard.command("image", "ls", "--json", "--data-dir", yard.data).stdout == ""
+    assert not [path for path in (yard.data / "images/layers").iterdir() if path.is_dir()]

@@ -11,6 +11,8 @@ WAIT = 'until [ -s "$GATE" ]; do sleep 0.05; done'
 
 OK, FAILED, STOPPED, TIMED_OUT = 0, 10, 11, 12
 
+pytestmark = pytest.mark.every_user
+
 
 def test_a_job_that_works_passes_through_the_usual_statuses(yard):
     yard.put("in", "a", "1")

@@ -8,6 +8,7 @@ import pytest
 from yard import wait_until
 
 
+@pytest.mark.every_user
 def test_every_line_of_both_streams_is_kept_in_order(yard):
     program = yard.python("""
 import sys
@@ -106,6 +107,7 @@ def memory_peak(pid):
     return int(re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)[1]) << 10
 
 
+@pytest.mark.every_user
 def test_a_job_that_writes_very_much_can_be_stopped_and_fills_no_memory(yard):
     running = yard.start(yard.job(yard.sh("echo up; yes $(printf %01000d) | head -c 300000000; exec sleep 1000")), "--grace", "0")
     running.wait_for_line("up")

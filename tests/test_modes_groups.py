@@ -128,6 +128,8 @@ def test_the_endpoint_shows_groups_and_shuffling_as_they_were_sent(yard):
             return found if found["TrainingJobStatus"] in ("Completed", "Failed") else None
 
         described = yards.wait_until(ended, "the end of the job")
+        # It is told before all is tidied up.
+        yards.wait_until(lambda: not list(yard._scratch()), "the job to be tidied up")
     finally:
         endpoint.stop()
     assert described["TrainingJobStatus"] == "Completed", described

@@ -65,19 +65,36 @@ def test_what_is_not_built_yet_is_refused_by_name(yard, train, member, value):
     assert "not supported yet" in error
 
 
-@pytest.mark.parametrize("mode", ["Pipe", "FastFile"])
-def test_an_input_mode_that_is_not_built_yet_is_never_replaced(yard, train, mode):
-    yard.put("in", "a", "1")
-    error = yard.refused(yard.job(train, channels=[channel("data", "s3://in/", InputMode=mode)]))
-    assert "InputMode" in error
-    assert mode in error
+@pytest.mark.parametrize(
+    ("data_type", "members", "expected"),
+    [
+        ("S3Prefix", {"InputMode": "File", "CompressionType": "Gzip"}, "CompressionType Gzip needs InputMode Pipe"),
+        ("S3Prefix", {"InputMode": "FastFile", "RecordWrapperType": "RecordIO"}, "RecordIO needs InputMode Pipe"),
+        ("ManifestFile", {"InputMode": "FastFile"}, "FastFile needs S3DataType S3Prefix"),
+        ("AugmentedManifestFile", {"InputMode": "File"}, "AugmentedManifestFile needs InputMode Pipe"),
+        ("AugmentedManifestFile", {"InputMode": "Pipe"}, "AugmentedManifestFile needs AttributeNames"),
+        ("AugmentedManifestFile", {}, "AugmentedManifestFile needs InputMode Pipe"),
+        ("Converse", {"InputMode": "File"}, "not supported yet"),
+    ],
+)
+def test_an_input_mode_that_does_not_fit_its_channel_is_never_replaced(yard, train, data_type, members, expected):
+    yard.put("in", "list", '[{"prefix":"s3://in/"},"list"]')
+    error = yard.refused(yard.job(train, channels=[channel("data", "s3://in/list", data_type=data_type, **members)]))
+    assert expected in error
+    assert "'data'" in error
 
 
-def test_a_manifest_file_is_never_taken_for_data(yard, train):
-    yard.put("in", "list", '[{"prefix":"s3://in/"},"a"]')
-    error = yard.refused(yard.job(train, channels=[channel("data", "s3://in/list", data_type="ManifestFile")]))
-    assert "ManifestFile" in error
-    assert "not supported yet" in error
+def test_the_input_mode_of_the_algorithm_has_to_fit_channels_without_one(yard, train):
+    source = {
+        "FileSystemId": "fs-0123456789abcdef0", "FileSystemAccessMode": "ro", "FileSystemType": "EFS",
+        "DirectoryPath": "/",
+    }
+    job = yard.job(
+        train, channels=[{"ChannelName": "data", "DataSource": {"FileSystemDataSource": source}}],
+        VpcConfig={"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-1"]},
+    )
+    job["AlgorithmSpecification"]["TrainingInputMode"] = "Pipe"
+    assert "FileSystemType EFS needs InputMode File, but it is Pipe" in yard.refused(job)
 
 
 def test_two_channels_of_one_name_are_refused(yard, train):

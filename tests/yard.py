@@ -145,7 +145,8 @@ class Running:
         if by_root:
             # What only root can do comes first, the user changes after that.
             user = str(yard.uid)
-            command = [*by_root, "setpriv", "--reuid", user, "--regid", user, "--clear-groups", *command]
+            groups = ["--groups", ",".join(map(str, yard.groups))] if yard.groups else ["--clear-groups"]
+            command = [*by_root, "setpriv", "--reuid", user, "--regid", user, *groups, *command]
             identity = {}
         self.process = subprocess.Popen(
             command, cwd=yard.root, env={**yard.environment, **(env or {})}, start_new_session=True, **identity,
@@ -233,7 +234,7 @@ class Yard:
     def __init__(self, binary, uid, base, machine_image=None):
         self.uid = uid
         self.machine_image = machine_image
-        """Where programs run: in an image, or (None) on the machine itself."""
+        """What makes images of programs; without it (None) they run on the machine itself."""
         self.images = base / f"images-{uid}"
         self.root = Path(tempfile.mkdtemp(prefix="trainyard-", dir=base))
         self.root.chmod(0o755)
@@ -335,8 +336,7 @@ class Yard:
         """The name of an image that runs a program as `train`."""
         if self.machine_image is None:
             return f"host:{program}"
-        folder = Path(tempfile.mkdtemp(dir=self.root / "programs")) / "layout"
-        return f"oci:{self.machine_image.layout(folder, program)}"
+        return self.machine_image.name(Path(tempfile.mkdtemp(dir=self.root / "programs")), program)
 
     def gate(self):
         """Something that the programs of a job wait for."""
@@ -406,11 +406,14 @@ class Yard:
             os.chown(self.images, self.uid, self.uid)
         if not (self.data / "images").exists():
             (self.data / "images").symlink_to(self.images)
-    def set_ids_aside(self, first, count):
-        """Gives the yard's user subordinate ids, which nothing outside of the yard notices."""
+
+    def set_ids_aside(self, first, count, newuidmap=None):
+        """Gives the yard's user subordinate ids, which nothing outside of the yard notices; `newuidmap` in place of the
+        machine's."""
         for file in ("subuid", "subgid"):
             (self.root / file).write_text(f"{self.uid}:{first}:{count}\n")
         binds = [f"mount --bind {self.root}/{file} /etc/{file}" for file in ("subuid", "subgid")]
+        binds += [f"mount --bind {newuidmap} {shutil.which('newuidmap')}"] if newuidmap else []
         self.set_aside = ["unshare", "--mount", "sh", "-c", f'{" && ".join(binds)} && exec "$@"', "sh"]
 
     # What is left.

@@ -1,9 +1,10 @@
-"""One library, one process: the ten most similar other rows of every row by cosine, or all pairs above 0.8.
+"""One library, one process: the ten most similar other rows of every row by cosine, all pairs above 0.8, or all scores.
 
-    peers.py faiss|numpy|sklearn MATRIX.npy THREADS top10|above0.8
+    peers.py faiss|numpy|sklearn|torch MATRIX.npy THREADS top10|above0.8|full [ROWS] [FILE]
 
-Prints one line of JSON. The timed span begins with the raw matrix in memory, so that normalising (and building
-the index) is inside it, and ends when the result arrays are complete. Imports and loading are outside.
+Only for the first ROWS rows, if given; `full` writes to FILE. Prints one line of JSON. The timed span begins with the
+raw matrix in memory, so that normalising (and building the index) is inside it, and ends when the result arrays, or the
+file on the disk, are complete. Imports and loading are outside.
 """
 
 import json
@@ -12,7 +13,7 @@ import resource
 import sys
 import time
 
-peer, path, threads, task = sys.argv[1:]
+peer, path, threads, task = sys.argv[1:5]
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = threads  # read when the libraries are loaded
 
@@ -39,18 +40,45 @@ def pick(scores, first):
     return np.take_along_axis(best, order, 1), np.take_along_axis(values, order, 1)
 
 
-def by_chunks(scores_of, x):
-    found = [pick(scores_of(first, first + CHUNK), first) for first in range(0, len(x), CHUNK)]
-    return sum(chunk[-1].size for chunk in found)
+def by_chunks(scores_of, pick=pick):
+    if task == "full":
+        return to_disk(scores_of)
+    chunks = range(0, rows, CHUNK)
+    found = [pick(scores_of(first, min(rows, first + CHUNK)), first) for first in chunks]
+    return sum(int(np.prod(chunk[-1].shape)) for chunk in found)
+
+
+def to_disk(scores_of):
+    with open(sys.argv[6], "wb", buffering=0) as file:
+        for first in range(0, rows, CHUNK):
+            file.write(memoryview(np.ascontiguousarray(scores_of(first, min(rows, first + CHUNK)))).cast("B"))
+        os.fsync(file.fileno())
+        return file.tell() // 4
 
 
 def run_numpy(x):
     unit = unit_rows(x)
-    return by_chunks(lambda begin, end: unit[begin:end] @ unit.T, x)
+    return by_chunks(lambda begin, end: unit[begin:end] @ unit.T)
 
 
 def run_sklearn(x):
-    return by_chunks(lambda begin, end: sklearn.metrics.pairwise.cosine_similarity(x[begin:end], x), x)
+    return by_chunks(lambda begin, end: sklearn.metrics.pairwise.cosine_similarity(x[begin:end], x))
+
+
+def run_torch(x):
+    torch.set_num_threads(int(threads))
+    unit = torch.nn.functional.normalize(torch.from_numpy(x))
+
+    def best(scores, first):
+        at = torch.arange(scores.shape[0])
+        scores[at, at + first] = -torch.inf
+        if task == "above0.8":
+            found = torch.nonzero(scores >= THRESHOLD)
+            return found, scores[found[:, 0], found[:, 1]]
+        return torch.topk(scores, K, dim=1)
+
+    with torch.no_grad():
+        return by_chunks(lambda begin, end: unit[begin:end] @ unit.T, best)
 
 
 def run_faiss(x):
@@ -59,8 +87,8 @@ def run_faiss(x):
     index = faiss.IndexFlatIP(x.shape[1])
     index.add(unit)
     if task == "above0.8":
-        return index.range_search(unit, THRESHOLD)[1].size - len(x)
-    return index.search(unit, K + 1)[1].size - len(x)
+        return index.range_search(unit[:rows], THRESHOLD)[1].size - rows
+    return index.search(unit[:rows], K + 1)[1].size - rows
 
 
 if peer == "faiss":
@@ -72,14 +100,19 @@ elif peer == "sklearn":
     import sklearn.metrics.pairwise
 
     version = sklearn.__version__
+elif peer == "torch":
+    import torch
+
+    version = torch.__version__
 else:
     version = np.__version__
 
 matrix = np.load(path)
+rows = int(sys.argv[5]) if len(sys.argv) > 5 else len(matrix)
 usage = resource.getrusage(resource.RUSAGE_SELF)
 cpu, wall = usage.ru_utime + usage.ru_stime, time.perf_counter()
-pairs = {"faiss": run_faiss, "numpy": run_numpy, "sklearn": run_sklearn}[peer](matrix)
+pairs = {"faiss": run_faiss, "numpy": run_numpy, "sklearn": run_sklearn, "torch": run_torch}[peer](matrix)
 wall = time.perf_counter() - wall
 usage = resource.getrusage(resource.RUSAGE_SELF)
 cpu = usage.ru_utime + usage.ru_stime - cpu
-print(json.dumps({"peer": f"{peer} {version}", "wall": wall, "cpu": cpu, "mib": usage.ru_maxrss / 1024, "pairs": pairs}))
+print(json.dumps({"name": f"{peer} {version}", "wall": wall, "cpu": cpu, "mib": usage.ru_maxrss / 1024, "pairs": pairs}))

@@ -1,4 +1,4 @@
-"""One library, one process, sparse rows: of every row the ten most similar other rows above a score.
+"""One library, one process, sparse rows: of every row the ten most similar other rows above a score (0: all positive ones).
 
     peers_sparse.py sp_matmul_rs|sparse_dot_topn|scipy MATRIX.npz THREADS SCORE
 
@@ -21,7 +21,7 @@ K, CHUNK = 10, 2000
 
 def best(scores, first=0):
     rows = np.repeat(np.arange(scores.shape[0]) + first, np.diff(scores.indptr))
-    kept = (scores.indices != rows) & (scores.data >= score)
+    kept = (scores.indices != rows) & (scores.data >= score) & (scores.data > 0)
     rows, columns, values = rows[kept], scores.indices[kept], scores.data[kept]
     order = np.lexsort((columns, -values, rows))
     rows = rows[order]
@@ -45,4 +45,4 @@ before, wall = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
 pairs = (by_scipy if peer == "scipy" else by_library)(matrix)
 wall, usage = time.perf_counter() - wall, resource.getrusage(resource.RUSAGE_SELF)
 cpu = usage.ru_utime + usage.ru_stime - before.ru_utime - before.ru_stime
-print(json.dumps({"peer": f"{peer} {version}", "wall": wall, "cpu": cpu, "mib": usage.ru_maxrss / 1024, "pairs": pairs}))
+print(json.dumps({"name": f"{peer} {version}", "wall": wall, "cpu": cpu, "mib": usage.ru_maxrss / 1024, "pairs": pairs}))

@@ -91,6 +91,11 @@ impl Margin {
         ((f64::from(score) - self.margin) * SCALE * SCALE).floor() as i32 - 1
     }
 
+    /// A score that is certainly behind all sums, as scores, that are at least this.
+    pub(crate) fn behind(self, sum: f32) -> f32 {
+        ((f64::from(sum) - 2.0 * self.margin) as f32).next_down()
+    }
+
     /// The greatest sum that certainly means a lower score than this sum does.
     pub(crate) fn certainly_behind(self, sum: i32) -> i32 {
         sum.saturating_sub((2.0 * self.margin * SCALE * SCALE).ceil() as i32 + 1)

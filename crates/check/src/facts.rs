@@ -38,8 +38,10 @@ pub type Trial = Result<ProbeReport, String>;
 pub struct ImageFacts {
     /// As `linux/amd64`.
     pub platform: String,
-    /// Bytes of the files of each layer, lowest first.
+    /// Bytes of the files of each layer, lowest first; 0 where only all of them are known.
     pub layers: Vec<u64>,
+    /// Bytes of all files.
+    pub bytes: u64,
     /// ENTRYPOINT.
     pub entrypoint: Vec<String>,
     /// USER, empty for root.
@@ -49,7 +51,7 @@ pub struct ImageFacts {
 }
 
 /// What the first word of a command leads to in an image.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProgramFacts {
     /// A program, through these interpreters.
@@ -143,6 +145,8 @@ pub struct Order {
 pub enum Interference {
     /// Not at all.
     None,
+    /// The program is looked for and not started.
+    LookOnly,
     /// By SIGTERM to the first process.
     Stop,
     /// By SIGKILL to the process behind the first one.
@@ -154,6 +158,9 @@ pub enum Interference {
 pub struct ProbeReport {
     /// The user that the program ran as.
     pub uid: u32,
+    /// What the first word of the command leads to, where it was only looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<ProgramFacts>,
     /// Folders of the contract that this user can't write to, and why.
     pub not_writable: Vec<(String, String)>,
     /// How the first process ended by itself; none if the probe made an end to it.

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 use trainyard_engine::executable::{Executable, look};
-use trainyard_engine::image::{Lowers, UnpackedImage};
-use trainyard_engine::plan::InstancePlan;
+use trainyard_engine::image::{ImageConfig, Lowers};
 
 use crate::facts::{ImageFacts, ProgramFacts};
 
@@ -16,22 +15,20 @@ const MOST_INTERPRETERS: usize = 5;
 /// Folders of which the image says nothing: each instance has its own.
 const OWN_FOLDERS: [&str; 5] = ["/opt/ml", "/tmp", "/dev", "/proc", "/sys"];
 
-/// Looks at an image and at the program that a plan would start in it.
-pub fn examine(image: &UnpackedImage, program: ProgramFacts) -> ImageFacts {
+/// What an image says of itself, with the bytes of its layers and the program that would be started in it.
+pub fn examine(config: &ImageConfig, layers: Vec<u64>, program: ProgramFacts) -> ImageFacts {
     ImageFacts {
-        platform: image.config.platform.to_string(),
-        layers: image.layer_sizes(),
-        entrypoint: image.config.entrypoint.clone(),
-        user: image.config.user.clone(),
+        platform: config.platform.to_string(),
+        bytes: layers.iter().sum(),
+        layers,
+        entrypoint: config.entrypoint.clone(),
+        user: config.user.clone(),
         program,
     }
 }
 
-/// Follows the first word of an instance's command to the program that the kernel would execute.
-pub fn program(image: &UnpackedImage, plan: &InstancePlan) -> ProgramFacts {
-    let name = plan.command.first().map(String::as_str).unwrap_or_default();
-    let searched = plan.environment.get("PATH").map(String::as_str).unwrap_or_default();
-    let places = Places { lowers: &image.lowers, folder: &image.config.working_directory, searched };
+/// Follows the first word of a command to the program that the kernel would execute.
+pub fn program(name: &str, places: &Places<'_>) -> ProgramFacts {
     let Some(mut path) = places.find(name) else {
         return ProgramFacts::Missing { explanation: format!("there is no {name} in the image") };
     };
@@ -40,7 +37,7 @@ pub fn program(image: &UnpackedImage, plan: &InstancePlan) -> ProgramFacts {
         if OWN_FOLDERS.iter().any(|own| path.starts_with(own)) {
             return ProgramFacts::Unknown { path };
         }
-        let Ok(Some(file)) = image.lowers.find(&path) else { return ProgramFacts::Unknown { path } };
+        let Ok(Some(file)) = places.lowers.find(&path) else { return ProgramFacts::Unknown { path } };
         if !is_executable(&file) {
             return ProgramFacts::NotExecutable { path };
         }
@@ -61,10 +58,13 @@ pub fn program(image: &UnpackedImage, plan: &InstancePlan) -> ProgramFacts {
 }
 
 /// Where programs of an image are looked for.
-struct Places<'a> {
-    lowers: &'a Lowers,
-    folder: &'a Path,
-    searched: &'a str,
+pub struct Places<'a> {
+    /// What the image shows.
+    pub lowers: &'a Lowers,
+    /// Where the program starts.
+    pub folder: &'a Path,
+    /// `PATH`.
+    pub searched: &'a str,
 }
 
 impl Places<'_> {

@@ -12,11 +12,13 @@ use std::time::{Duration, Instant};
 use fs_err as fs;
 use rustix::process::{Pid, Signal, getuid, kill_process};
 use serde::{Deserialize, Serialize};
+use trainyard_engine::image::Lowers;
 
 mod elsewhere;
 mod tree;
 
-use crate::facts::{End, Interference, KillFacts, Order, ProbeReport, Process, StopFacts};
+use crate::facts::{End, Interference, KillFacts, Order, ProbeReport, Process, ProgramFacts, StopFacts};
+use crate::image::{Places, program};
 
 /// The channel that brings the probe.
 pub(crate) const CHANNEL: &str = "trainyard-check";
@@ -46,11 +48,14 @@ pub fn probe(order: &Order) -> io::Result<()> {
     // What is left of the probe is gone before the program can see it.
     fs::remove_dir_all(Path::new(ML).join("input/data").join(CHANNEL))?;
     let not_writable = not_writable();
+    if order.interference == Interference::LookOnly {
+        return tell(ProbeReport { program: Some(find(order)?), ..nothing_seen(not_writable) });
+    }
     let since = elsewhere::now()?;
     let mut run = Run::start(order)?;
     let (mut stop, mut kill) = (None, None);
     match order.interference {
-        Interference::None => {}
+        Interference::None | Interference::LookOnly => {}
         Interference::Stop => stop = run.stop()?,
         Interference::Kill => kill = run.kill()?,
     }
@@ -59,18 +64,43 @@ pub fn probe(order: &Order) -> io::Result<()> {
     let failure = fs::read(Path::new(ML).join("output/failure")).unwrap_or_default();
     let failure = String::from_utf8_lossy(&failure).trim().to_owned();
     let changed = if order.look_elsewhere { elsewhere::changed(since) } else { Vec::new() };
-    let report = ProbeReport {
-        uid: getuid().as_raw(),
-        not_writable,
+    tell(ProbeReport {
         end,
         failure: (!failure.is_empty()).then_some(failure),
         elsewhere_count: changed.len(),
         elsewhere: changed.into_iter().take(20).collect(),
         stop,
         kill,
-    };
+        ..nothing_seen(not_writable)
+    })
+}
+
+/// A report in which nothing has happened yet.
+fn nothing_seen(not_writable: Vec<(String, String)>) -> ProbeReport {
+    ProbeReport {
+        uid: getuid().as_raw(),
+        program: None,
+        not_writable,
+        end: None,
+        failure: None,
+        elsewhere: Vec::new(),
+        elsewhere_count: 0,
+        stop: None,
+        kill: None,
+    }
+}
+
+fn tell(report: ProbeReport) -> io::Result<()> {
     // On a line of its own, whatever the program has written last.
     writeln!(io::stdout().lock(), "\n{}", serde_json::to_string(&Line { report })?)
+}
+
+/// What the first word of the command leads to in the file system that this process sees.
+fn find(order: &Order) -> io::Result<ProgramFacts> {
+    let name = order.command.first().map(String::as_str).unwrap_or_default();
+    let searched = std::env::var("PATH").unwrap_or_default();
+    let folder = std::env::current_dir()?;
+    Ok(program(name, &Places { lowers: &Lowers::own(), folder: &folder, searched: &searched }))
 }
 
 /// Folders that the contract lets a program write to and this user can't.

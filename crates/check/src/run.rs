@@ -6,13 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fs_err as fs;
+use rustix::fs::{FlockOperation, flock};
 use tokio::sync::watch;
-use trainyard_engine::artifact::{RemoveError, remove_tree};
+use trainyard_engine::artifact::RemoveError;
 use trainyard_engine::backend::Backend;
+use trainyard_engine::docker::DaemonError;
 use trainyard_engine::engine::{Engine, EngineError, Submission};
-use trainyard_engine::image::ObtainError;
+use trainyard_engine::image::{BringError, ObtainError};
 use trainyard_engine::plan::JobPlan;
-use trainyard_engine::prepare::{ContainerError, ImageProgress, Machine, PrepareError, Prepared, prepare};
+use trainyard_engine::prepare::{
+    ContainerError, ImageProgress, Machine, PrepareError, Prepared, PreparedImage, prepare,
+};
+use trainyard_engine::runtime::sweep;
 use trainyard_engine::wire::CreateTrainingJobRequest;
 
 mod change;
@@ -23,8 +28,12 @@ mod seen;
 pub use request::{made_up, of_job_file};
 
 use crate::facts::{Facts, ImageFacts, Interference, JobFacts, Order, ProgramFacts, Trial};
-use crate::image::{examine, program};
+use crate::image::{Places, examine, program};
 use change::Change;
+
+/// How the folder of a check begins, and where its jobs are in it.
+const FOLDER: &str = "check-";
+const JOBS: &str = "jobs";
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -71,6 +80,9 @@ pub enum CheckError {
     /// Somebody interrupted.
     #[error("interrupted")]
     Interrupted,
+    /// The daemon does not answer any more.
+    #[error(transparent)]
+    Daemon(#[from] DaemonError),
     /// The engine broke off.
     #[error("a job broke off")]
     Broken(#[from] tokio::task::JoinError),
@@ -97,11 +109,42 @@ impl Check<'_> {
     ///
     /// Fails if the job or the image can't be used, or the user has interrupted.
     pub async fn run(&self, question: Question, progress: ImageProgress) -> Result<Checked, CheckError> {
-        fs::create_dir_all(self.data)?;
-        let folder = tempfile::Builder::new().prefix("check-").tempdir_in(self.data)?.keep();
+        let (folder, _held) = self.claim().await?;
         let checked = self.run_in(&folder, question, progress).await;
-        remove_tree(&folder)?;
+        self.backend.remove(&folder).await?;
         checked
+    }
+
+    /// A folder for this check, locked as long as the file is kept. Those of checks that were killed are removed, with
+    /// all that still runs of them.
+    async fn claim(&self) -> Result<(PathBuf, fs::File), CheckError> {
+        fs::create_dir_all(self.data)?;
+        // One check at a time, so that none takes for dead what another is about to lock.
+        let claiming = fs::File::open(self.data)?;
+        flock(&claiming, FlockOperation::LockExclusive).map_err(io::Error::from)?;
+        for entry in fs::read_dir(self.data)? {
+            let path = entry?.path();
+            let is_ours = path.file_name().and_then(|name| name.to_str());
+            if is_ours.is_some_and(|name| name.starts_with(FOLDER)) && path.is_dir() {
+                let file = fs::File::open(&path)?;
+                if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                    self.remove_dead(&path).await?;
+                }
+            }
+        }
+        let folder = tempfile::Builder::new().prefix(FOLDER).tempdir_in(self.data)?.keep();
+        let held = fs::File::open(&folder)?;
+        flock(&held, FlockOperation::LockExclusive).map_err(io::Error::from)?;
+        Ok((folder, held))
+    }
+
+    async fn remove_dead(&self, folder: &Path) -> Result<(), CheckError> {
+        let jobs = folder.join(JOBS);
+        if jobs.exists() {
+            Engine::open(&jobs, Arc::clone(&self.backend))?.forget_all().await?;
+        }
+        sweep(self.data).await;
+        Ok(self.backend.remove(folder).await?)
     }
 
     async fn run_in(
@@ -116,19 +159,28 @@ impl Check<'_> {
             Ok(prepared) => prepared,
             Err(error) => return self.not_prepared(error, &question, progress).await,
         };
-        let command = prepared.submission.plan.instances.first().map(|first| first.command.clone());
-        let image = prepared.image.as_ref().zip(prepared.submission.plan.instances.first());
-        let image = image.map(|(image, plan)| examine(image, program(image, plan)));
+        let Prepared { submission, image } = prepared;
+        let command = submission.plan.instances.first().map(|first| first.command.clone());
         let series = Series {
             check: self,
-            engine: Engine::open(&folder.join("jobs"), Arc::clone(&self.backend))?,
+            engine: Engine::open(&folder.join(JOBS), Arc::clone(&self.backend))?,
             probe: copy_of(&self.machine.program, folder)?,
             command: command.unwrap_or_default(),
             is_container: image.is_some(),
             question,
             progress,
         };
-        series.facts(prepared.submission, image).await.map(|facts| Checked::Run(Box::new(facts)))
+        let image = match &image {
+            Some(image) => Some(series.image_facts(image, &submission.plan).await?),
+            None => None,
+        };
+        match image {
+            // Without a daemon this is found before.
+            Some(image) if matches!(image.program, ProgramFacts::Missing { .. }) => {
+                Ok(Checked::NoProgram(image))
+            }
+            image => series.facts(submission, image).await.map(|facts| Checked::Run(Box::new(facts))),
+        }
     }
 
     /// Brings the image here and plans the job; an interrupt gives up.
@@ -158,12 +210,16 @@ impl Check<'_> {
                 ObtainError::Platform { .. } => Ok(Checked::OtherPlatform(source.to_string())),
                 _ => Err(error.into()),
             },
+            ContainerError::Bring { source, .. } => match source.as_ref() {
+                BringError::Platform { .. } => Ok(Checked::OtherPlatform(source.to_string())),
+                _ => Err(error.into()),
+            },
             ContainerError::NotInPath { .. } | ContainerError::NoProgram { .. } => {
                 let name = request::image(&question.request);
                 let name = self.machine.images.get(name).map_or(name, String::as_str);
                 let (_, image) = self.machine.image_source.obtain(name, progress).await?;
                 let program = ProgramFacts::Missing { explanation: container.to_string() };
-                Ok(Checked::NoProgram(examine(&image, program)))
+                Ok(Checked::NoProgram(examine(&image.config, image.layer_sizes(), program)))
             }
             _ => Err(error.into()),
         }
@@ -183,6 +239,35 @@ struct Series<'a> {
 }
 
 impl Series<'_> {
+    /// What there is to know of an image before it is run. Into one that a daemon has only an instance can look.
+    async fn image_facts(&self, image: &PreparedImage, plan: &JobPlan) -> Result<ImageFacts, CheckError> {
+        match image {
+            PreparedImage::Unpacked(image) => {
+                let environment = plan.instances.first().map(|first| &first.environment);
+                let searched = environment.and_then(|all| all.get("PATH")).map(String::as_str);
+                let places = Places {
+                    lowers: &image.lowers,
+                    folder: &image.config.working_directory,
+                    searched: searched.unwrap_or_default(),
+                };
+                Ok(examine(&image.config, image.layer_sizes(), program(self.first_word(), &places)))
+            }
+            PreparedImage::OfDaemon(image) => {
+                let wait = Wait::after(0.0, self.question.grace);
+                let seen = self.trial("a look inside", Change::None, Interference::LookOnly, &wait).await?;
+                let program = seen.ok().and_then(|report| report.program);
+                let unknown = || ProgramFacts::Unknown { path: self.first_word().into() };
+                let facts =
+                    examine(&image.config, image.layer_sizes().await?, program.unwrap_or_else(unknown));
+                Ok(ImageFacts { bytes: image.amount.bytes, ..facts })
+            }
+        }
+    }
+
+    fn first_word(&self) -> &str {
+        self.command.first().map(String::as_str).unwrap_or_default()
+    }
+
     async fn facts(&self, submission: Submission, image: Option<ImageFacts>) -> Result<Facts, CheckError> {
         let hyperparameters = request::hyperparameters(&self.question.request);
         let has_numbers = hyperparameters.values().any(|text| change::as_number(text).is_some());

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use trainyard_engine::instance::{Own, supervise};
 use trainyard_engine::network::job_network;
 use trainyard_engine::run::InstanceDirectory;
-use trainyard_engine::runtime::{Shield, instance_init};
+use trainyard_engine::runtime::{Shield, container_init, instance_init};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         ["network", _] => job_network(),
         ["instance", folder] => run(folder, Shield::Overlay),
         ["instance", folder, "read-only"] => run(folder, Shield::ReadOnly),
+        [command] => container_init(command).unwrap_or(ExitCode::from(2)),
         _ => ExitCode::from(2),
     }
 }

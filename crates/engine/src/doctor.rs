@@ -12,7 +12,7 @@ use rustix::system::uname;
 use crate::docker::{Daemon, DaemonError, Sockets};
 use crate::explain::{bytes, chain};
 use crate::image::Credentials;
-use crate::runtime;
+use crate::runtime::{self, StartError};
 use crate::{cgroup, gpu};
 
 /// The first kernel that has all system calls of the jail.
@@ -70,7 +70,9 @@ pub struct Subject<'a> {
 /// Looks at the whole machine.
 pub async fn examine(subject: &Subject<'_>) -> Vec<Finding> {
     let daemon = Daemon::find(subject.sockets).await;
-    let namespaces = namespaces(subject.program, daemon.is_ok()).await;
+    let probed = runtime::probe(subject.program).await;
+    let ids = subordinate_ids(probed.as_ref().ok().and_then(Option::as_deref));
+    let namespaces = namespaces(probed.map(drop), daemon.is_ok());
     let overlay = match namespaces.state {
         State::Good => overlay(subject).await,
         State::Bad | State::Absent => {
@@ -82,7 +84,7 @@ pub async fn examine(subject: &Subject<'_>) -> Vec<Finding> {
         namespaces,
         overlay,
         network(),
-        subordinate_ids(),
+        ids,
         control_groups(),
         fuse_overlay(),
         docker(subject, daemon).await,
@@ -109,9 +111,9 @@ fn kernel(release: &str) -> Finding {
     Finding::good(WHAT, format!("Linux {release}"))
 }
 
-async fn namespaces(program: &Path, daemon: bool) -> Finding {
+fn namespaces(probed: Result<(), StartError>, daemon: bool) -> Finding {
     const WHAT: &str = "namespaces";
-    match runtime::probe(program).await {
+    match probed {
         Ok(()) => Finding::good(WHAT, "this user gets user, mount, PID, host name and IPC namespaces"),
         Err(error) => {
             let help = match daemon {
@@ -166,12 +168,20 @@ fn network() -> Finding {
     }
 }
 
-fn subordinate_ids() -> Finding {
+/// `refusal` is what was said when they were tried, if they were refused.
+fn subordinate_ids(refusal: Option<&str>) -> Finding {
     const WHAT: &str = "subordinate ids";
     if getuid().is_root() {
         return Finding::good(WHAT, "instances of root have every user id");
     }
     match runtime::subordinate_ids() {
+        Ok(count) if refusal.is_some() => {
+            let refusal = refusal.unwrap_or_default();
+            let said = format!("{count} are set aside for this user, but refused: {refusal}");
+            let help = "newuidmap and newgidmap need their setuid bit or capability, also in a container around this \
+                        program; until then an image's USER is user id 0";
+            Finding::not(WHAT, State::Bad, said, help)
+        }
         Ok(count) => Finding::good(WHAT, format!("instances have {count} user ids beside this user's own")),
         Err(error) => {
             let help = "without them an image's USER is user id 0, and all files of an instance are its own";

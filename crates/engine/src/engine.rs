@@ -227,6 +227,19 @@ impl Engine {
         Ok(())
     }
 
+    /// Stops and removes all jobs of the data folder, whoever drives them.
+    ///
+    /// # Errors
+    /// Something can't be stopped or removed.
+    pub async fn forget_all(&self) -> Result<(), EngineError> {
+        for folder in tidy::folders(&self.runs)? {
+            if let Some(name) = folder.file_name() {
+                self.forget(&name.to_string_lossy()).await?;
+            }
+        }
+        Ok(())
+    }
+
     async fn release_all(&self, job: &str, placements: &[(u32, String)]) -> Result<(), EngineError> {
         for (_, placement) in placements {
             self.backend.release(&read_placement(job, placement)?).await?;

@@ -31,7 +31,7 @@ pub(crate) use copy::copy_layers;
 
 pub use config::{ConfigError, DEFAULT_PATH, ImageConfig};
 pub use credentials::{Credentials, CredentialsError};
-pub use daemon::{Bring, BringError, DaemonImage};
+pub use daemon::{Amount, Bring, BringError, DaemonImage, LoadedImage, LoadedImages, RemoveLoadedError};
 pub use digest::{Digest, DigestError};
 pub use export::{ExportError, ProgramImage};
 pub use layer::LayerError;
@@ -41,7 +41,7 @@ pub use manifest::ManifestError;
 pub use obtain::{Obtain, ObtainError, Progress, Step};
 pub use platform::Platform;
 pub use reference::{ImageReference, ReferenceError, RegistryReference};
-pub use store::{ImageStore, RemoveUnusedError, StoreError, Unused};
+pub use store::{ImageStore, RemoveUnusedError, StoreError, StoredImage, Unused};
 pub use tar::TarError;
 pub use user::{User, UserError};
 

@@ -21,7 +21,7 @@ use crate::run::{
 use crate::runtime::jail::start::{StartError, take_back};
 use crate::runtime::jail::take_back::holds_others_files;
 use crate::runtime::{self, Places, Shield};
-use crate::storage::StoreCredentials;
+use crate::storage::{Buckets, StoreCredentials, Stores};
 
 mod cache;
 mod collect;
@@ -32,7 +32,7 @@ mod limits;
 mod log;
 mod memory;
 mod metrics;
-mod objects;
+pub(crate) mod objects;
 mod reports;
 mod resolver;
 mod scratch;
@@ -134,6 +134,12 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
+    /// Where the plan's objects are that are no files of this machine.
+    fn stores(&self) -> Stores {
+        let buckets = Buckets::in_stores(self.plan.storage.stores.clone());
+        Stores::new(buckets, self.own.credentials.clone()).patient()
+    }
+
     /// What the instance's processes enter to be in the network of its job, if it is to be in one.
     fn namespaces(&self) -> Option<&Namespaces> {
         self.network.as_ref().map(|place| &place.namespaces)
@@ -228,11 +234,14 @@ async fn train(
     }
     match trained {
         Trained::Stopped => Ok(Outcome::Stopped),
-        Trained::Exited(_) | Trained::Exceeded { .. } if scene.stop.kill_at().is_some() => {
+        Trained::Exited(_) | Trained::Exceeded { .. } | Trained::Starved { .. }
+            if scene.stop.kill_at().is_some() =>
+        {
             Ok(Outcome::Stopped)
         }
         Trained::Exited(Exit::Code(0)) => Ok(Outcome::Completed),
         Trained::Exited(exit) => Ok(Outcome::Failed { exit, explanation: explanation(scene, log) }),
+        Trained::Starved { explanation } => Ok(Outcome::StagingFailed { explanation }),
         Trained::Exceeded { exit, explanation } => Ok(Outcome::Failed { exit, explanation }),
         Trained::NotStarted(StartError::Program { code, explanation }) => {
             let line = LogLine { at: Timestamp::now(), stream: Stream::Stderr, line: explanation.clone() };

@@ -18,6 +18,7 @@ use crate::storage::{ObjectSource, StoreAddress};
 mod build;
 mod config;
 mod deal;
+mod delivery;
 mod gpus;
 mod image;
 mod limits;
@@ -27,8 +28,9 @@ mod path;
 mod shard;
 
 pub(crate) use build::check_listing;
-pub use build::{Listing, PlanError, Surroundings, manifests, plan};
+pub use build::{Listing, Names, PlanError, Surroundings, manifests, plan};
 pub use deal::Deal;
+pub use delivery::{Delivery, Entry, FolderPlan, Piece, PipePlan};
 pub use gpus::{DeviceEdits, Gpu, GpuError, GpuPlan, GpuPolicy, wants_accelerators};
 pub use image::{ALLPAIRS, BUILT_IN_PROGRAM, FileKind, Image, ImageError};
 pub(crate) use limits::count_cpus;
@@ -240,6 +242,36 @@ pub struct ChannelPlan {
     pub replicated: bool,
     /// Whether a `<channel>-manifest` file stands beside the folder.
     pub manifest: bool,
+    /// How they reach the instance; what comes through pipes is not among the objects.
+    #[serde(default)]
+    pub delivery: Delivery,
+}
+
+impl ChannelPlan {
+    /// Objects, or lines of a manifest, that the host gets, as far as that does not change with every epoch.
+    pub fn entries(&self) -> usize {
+        match &self.delivery {
+            Delivery::Pipe(pipe) => pipe.order(0).len(),
+            Delivery::Files | Delivery::WhenRead | Delivery::Folder(_) => self.objects.len(),
+        }
+    }
+
+    /// Their size in bytes, as listed.
+    pub fn size(&self) -> u64 {
+        match &self.delivery {
+            Delivery::Pipe(pipe) => {
+                pipe.order(0).into_iter().map(|entry| pipe.entries[entry].size()).fold(0, u64::saturating_add)
+            }
+            Delivery::Files | Delivery::WhenRead | Delivery::Folder(_) => {
+                self.objects.iter().map(|object| object.size).fold(0, u64::saturating_add)
+            }
+        }
+    }
+
+    /// What it takes of the instance's volume, in bytes: only files that are there before `train` starts.
+    pub fn volume(&self) -> u64 {
+        if self.delivery == Delivery::Files { self.size() } else { 0 }
+    }
 }
 
 /// One object and the file that it becomes.
@@ -291,6 +323,7 @@ impl MergePlan {
             objects: vec![object],
             replicated: false,
             manifest: false,
+            delivery: Delivery::Files,
         };
         Ok(InstancePlan { attempt, channels: vec![channel], ..self.instance.clone() })
     }

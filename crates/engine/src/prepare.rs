@@ -15,27 +15,27 @@ use crate::cgroup::capacity;
 use crate::docker::Sockets;
 use crate::engine::Submission;
 use crate::gpu::{GpusError, gpus};
-use crate::image::UnpackedImage;
 use crate::job::Outline;
 use crate::plan::network::INTERFACE;
 use crate::plan::{
     CachePlan, FileKind, Gpu, GpuPolicy, Image, ImageError, LimitPolicy, Listing, PlanError, StoragePlan,
     Surroundings, check_listing, manifests, plan, wants_accelerators,
 };
-use crate::spec::{
-    Capabilities, ChannelSource, ChannelSpec, TrainingJobSpec, Unsupported, Violations, unsupported,
-};
-use crate::storage::{Buckets, StorageError, StoreCredentials, Stores};
+use crate::spec::{Capabilities, TrainingJobSpec, Unsupported, Violations, unsupported};
+use crate::storage::{Buckets, ObjectSource, StorageError, StoreCredentials, Stores};
 use crate::wire::CreateTrainingJobRequest;
 use trainyard_toolkit::contract::host_name;
 
 mod choose;
 mod container;
+mod listing;
 
-pub use choose::RuntimeChoice;
+pub use choose::{PreparedImage, RuntimeChoice};
 pub use container::{ContainerError, ImageProgress, ImageSource};
+pub use listing::ChannelError;
 
 use choose::Obtained;
+use listing::listing;
 
 /// What this machine has and how it is set up.
 #[derive(Clone, Debug)]
@@ -48,6 +48,8 @@ pub struct Machine {
     pub region: String,
     /// Which bucket is where.
     pub buckets: Buckets,
+    /// Which folder stands for which shared file system, by its identity.
+    pub file_systems: BTreeMap<String, PathBuf>,
     /// Who the user is to stores.
     pub credentials: StoreCredentials,
     /// How much of what comes from stores is kept for other jobs, in bytes; 0 for nothing.
@@ -95,13 +97,13 @@ pub enum PrepareError {
     /// Its container image can't be run here.
     #[error(transparent)]
     Container(#[from] ContainerError),
-    /// A channel's objects can't be listed.
+    /// A channel is not what its source says.
     #[error("channel {channel}")]
     Channel {
         /// The channel.
         channel: String,
         /// What is wrong.
-        source: Box<StorageError>,
+        source: Box<ChannelError>,
     },
     /// The objects that are there don't make a job.
     #[error(transparent)]
@@ -142,7 +144,7 @@ pub struct Prepared {
     /// The job.
     pub submission: Submission,
     /// Its container image, if it has one: as long as this is kept, nobody removes it.
-    pub image: Option<UnpackedImage>,
+    pub image: Option<PreparedImage>,
 }
 
 /// Checks a request against the API and this machine, brings its image here, and plans it.
@@ -236,10 +238,10 @@ pub async fn plan_checked(
     let Checked { text, spec, of_machine, output_folder, listings, gpus } = checked;
     let name = machine.image_name(&spec);
     let obtained = match of_machine {
-        Some(image) => Obtained { image, unpacked: None, warning: None },
+        Some(image) => Obtained { image, kept: None, warning: None },
         None => choose::obtain(name, machine, progress).await?,
     };
-    let Obtained { mut image, unpacked, warning } = obtained;
+    let Obtained { mut image, kept, warning } = obtained;
     if let Image::OfDaemon { docker, .. } = &mut image {
         docker.isolated = spec.network_isolation;
     }
@@ -260,11 +262,11 @@ pub async fn plan_checked(
     };
     let mut plan = plan(&spec, &surroundings)?;
     plan.warnings.extend(warning);
-    if let (Some(image), Some(first)) = (&unpacked, plan.instances.first()) {
+    if let (Some(PreparedImage::Unpacked(image)), Some(first)) = (&kept, plan.instances.first()) {
         container::check_program(name, image, first)?;
     }
     let submission = Submission { request: text, plan, manifests: manifests(&spec, &surroundings) };
-    Ok(Prepared { submission, image: unpacked })
+    Ok(Prepared { submission, image: kept })
 }
 
 fn file_kind(path: &Path) -> FileKind {
@@ -275,24 +277,10 @@ fn file_kind(path: &Path) -> FileKind {
     }
 }
 
-async fn listing(channel: &ChannelSpec, machine: &Machine, stores: &Stores) -> Result<Listing, PrepareError> {
-    let failed = |source: StorageError| PrepareError::Channel {
-        channel: channel.name.clone(),
-        source: Box::new(source),
-    };
-    let ChannelSource::S3 { uri, .. } = &channel.source else {
-        // Refused above: no capability for other sources.
-        return Ok(Listing { prefix: String::new(), place: None, objects: Vec::new() });
-    };
-    let location = machine.buckets.locate(uri).map_err(failed)?;
-    let objects = location.list(stores).await.map_err(failed)?;
-    Ok(Listing { place: location.path(), prefix: location.key().to_owned(), objects })
-}
-
 /// What instances need to know of the stores that their objects are in.
 fn storage_plan(listings: &[Listing], machine: &Machine) -> StoragePlan {
-    let objects = listings.iter().flat_map(|listing| &listing.objects);
-    let buckets: BTreeSet<_> = objects.filter_map(|object| object.source.bucket()).collect();
+    let sources = listings.iter().flat_map(Listing::sources);
+    let buckets: BTreeSet<_> = sources.filter_map(ObjectSource::bucket).collect();
     let address = |bucket: &str| Some((bucket.to_owned(), machine.buckets.store(bucket)?.clone()));
     let stores = buckets.into_iter().filter_map(address).collect();
     let folder = machine.data.join("cache/objects");

@@ -20,12 +20,16 @@ pub(crate) mod docker;
 pub(crate) mod jail;
 mod talk;
 
-pub use docker::{container_init, remember};
+pub use docker::{container_init, remember, sweep};
 pub use jail::ids::{NoSubordinateIds, subordinate_ids};
 pub use jail::init::instance_init;
 
+pub(crate) use docker::Memory;
+
 use docker::Container;
-use jail::start::{Output, StartError};
+pub(crate) use jail::start::StartError;
+
+use jail::start::Output;
 use jail::{Changes, Command, InsteadOfOverlay, Jail, Mount, Program, Root, RunAs};
 
 /// What stands between an instance and the machine's file system.
@@ -108,8 +112,8 @@ pub(crate) fn recipe(plan: &InstancePlan, run: &RunDirectory, shield: Shield, pl
     Recipe::Jail(Box::new(jail))
 }
 
-/// Whether the kernel gives this user the namespaces of a jail.
-pub(crate) async fn probe(self_program: &Path) -> Result<(), StartError> {
+/// Whether the kernel gives this user the namespaces of a jail, and why not the ids that are set aside, if that is so.
+pub(crate) async fn probe(self_program: &Path) -> Result<Option<String>, StartError> {
     jail::start::probe(self_program).await
 }
 
@@ -182,6 +186,14 @@ impl Running {
         }
     }
 
+    /// Whether the instance lacks user ids that are set aside for its user.
+    pub(crate) fn lacks_ids(&self) -> bool {
+        match self {
+            Self::Jail(running) => running.lacks_ids(),
+            Self::Container(_) => false,
+        }
+    }
+
     /// Waits until the program has ended; how, only the first process of the instance knows, and it may
     /// have been killed.
     pub(crate) async fn exited(&mut self) -> Option<Exit> {
@@ -223,12 +235,12 @@ impl Running {
         }
     }
 
-    /// Whether a program of the instance was killed for want of memory, once it has ended; none where
-    /// only the kernel's counters can tell.
-    pub(crate) fn ran_out_of_memory(&self) -> Option<bool> {
+    /// Whether a program of the instance was killed for want of memory, once it has ended and was asked how; none
+    /// where only the kernel's counters can tell.
+    pub(crate) async fn memory(&mut self) -> Option<Memory> {
         match self {
             Self::Jail(_) => None,
-            Self::Container(running) => Some(running.ran_out_of_memory()),
+            Self::Container(running) => Some(running.memory().await),
         }
     }
 }

@@ -219,7 +219,12 @@ impl TryFrom<CreateTrainingJobRequest> for TrainingJobSpec {
 impl TrainingJobSpec {
     /// What is allowed but will not do what it seems to ask for, one sentence each.
     pub fn warnings(&self) -> Vec<String> {
-        self.algorithm.metrics.iter().filter_map(metric_warning).collect()
+        let metrics = self.algorithm.metrics.iter().filter_map(metric_warning);
+        let network = self.request.vpc_config.as_ref().map(|_| {
+            "VpcConfig: subnets and security groups are Amazon's; here the instances are in a network of the job's own"
+                .to_owned()
+        });
+        metrics.chain(network).collect()
     }
 }
 

@@ -265,6 +265,18 @@ impl Location {
             Self::Store { bucket, key } => stores.list(bucket, key).await,
         }
     }
+
+    /// The one object of this key; none if there is none.
+    ///
+    /// # Errors
+    ///
+    /// It can't be looked at.
+    pub async fn object(&self, stores: &Stores) -> Result<Option<Object>, StorageError> {
+        match self {
+            Self::Folder { root, key } => folder::object(root, key),
+            Self::Store { bucket, key } => stores.head(bucket, key).await,
+        }
+    }
 }
 
 impl ObjectSource {

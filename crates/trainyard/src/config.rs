@@ -48,6 +48,8 @@ pub(crate) struct Config {
 pub(crate) struct Places {
     /// Buckets that are folders elsewhere than in the data folder.
     pub(crate) buckets: BTreeMap<String, Setting<PathBuf>>,
+    /// Folders that stand for shared file systems, by their identity.
+    pub(crate) file_systems: BTreeMap<String, Setting<PathBuf>>,
     /// Images that stand for others.
     pub(crate) images: BTreeMap<String, Setting<String>>,
 }
@@ -159,6 +161,9 @@ impl Places {
         for (name, folder) in &file.settings.buckets {
             places.buckets.insert(name.clone(), file.setting(plain(&file.folder(), folder)));
         }
+        for (id, folder) in &file.settings.file_systems {
+            places.file_systems.insert(id.clone(), file.setting(plain(&file.folder(), folder)));
+        }
         for (name, source) in &file.settings.images {
             places.images.insert(name.clone(), file.setting(absolute_image(source, &file.folder())));
         }
@@ -166,6 +171,10 @@ impl Places {
         for (name, folder) in &flags.buckets {
             let setting = Setting { value: plain(here, folder), origin: Origin::Flag("--bucket") };
             places.buckets.insert(name.clone(), setting);
+        }
+        for (id, folder) in &flags.file_systems {
+            let setting = Setting { value: plain(here, folder), origin: Origin::Flag("--file-system") };
+            places.file_systems.insert(id.clone(), setting);
         }
         for (name, source) in &flags.images {
             let setting = Setting { value: absolute_image(source, here), origin: Origin::Flag("--image") };
@@ -234,17 +243,20 @@ mod tests {
     #[test]
     fn maps_are_merged_name_by_name_and_paths_start_where_they_are_written() {
         let (folder, path) = written(
-            "[buckets]\na = 'a'\nb = '/b'\n[images]\n'my/image' = 'host:bin'\n'team/fit' = 'other/fit:2'\n",
+            "[buckets]\na = 'a'\nb = '/b'\n[file_systems]\nfs-1 = 'x'\nfs-2 = 'y'\n[images]\n'my/image' = 'host:bin'\n'team/fit' = 'other/fit:2'\n",
         );
         let flags = Flags {
             config: Some(path.into()),
             buckets: vec![("a".into(), "./mine".into())],
+            file_systems: vec![("fs-2".into(), "./mine".into())],
             images: vec![("team/fit".into(), "oci:fit".into())],
             ..Flags::default()
         };
         let places = merged(&flags, &[]).unwrap().places;
         let buckets: Vec<_> = places.buckets.values().map(|setting| setting.value.clone()).collect();
         assert_eq!(buckets, [PathBuf::from("/here/mine"), PathBuf::from("/b")]);
+        assert_eq!(places.file_systems["fs-1"].value, folder.path().join("x"));
+        assert_eq!(places.file_systems["fs-2"].value, PathBuf::from("/here/mine"));
         assert_eq!(places.images["my/image"].value, format!("host:{}", folder.path().join("bin").display()));
         assert_eq!(places.images["team/fit"].value, "oci:/here/fit");
     }

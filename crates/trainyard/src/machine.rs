@@ -21,6 +21,7 @@ pub(crate) fn machine(config: &Config, grace: Option<Duration>) -> anyhow::Resul
     let data = &config.data_dir.value;
     let buckets = config.places.buckets.iter();
     let buckets = buckets.map(|(name, folder)| (name.clone(), folder.value.clone()));
+    let file_systems = config.places.file_systems.iter();
     let images = config.places.images.iter();
     Ok(Machine {
         program: env::current_exe().context("finding this program's own file")?,
@@ -28,6 +29,7 @@ pub(crate) fn machine(config: &Config, grace: Option<Duration>) -> anyhow::Resul
         region: region(),
         buckets: Buckets::new(buckets.collect(), data.join("s3"))
             .with_stores(config.storage.buckets.clone(), config.storage.others.clone()),
+        file_systems: file_systems.map(|(id, folder)| (id.clone(), folder.value.clone())).collect(),
         credentials: store_credentials(),
         cache_limit: config.storage.cache_limit(data),
         images: images.map(|(name, source)| (name.clone(), source.value.clone())).collect(),

@@ -120,6 +120,26 @@ impl Limits {
         self.rests[at]
     }
 
+    /// A number that at least so many places are not below with their sums less the product of the two rests.
+    /// Of each group only one place is taken, so there may be a greater one.
+    pub(crate) fn surely_reached(&self, sums: &[f32], rest: f32, places: usize) -> f32 {
+        let groups = sums.as_chunks::<WIDTH>().0.iter().zip(&self.of_groups);
+        let mut least: Vec<f32> = groups
+            .map(|(sums, (most, _))| {
+                let greater = |a: f32, b: &f32| if *b > a { *b } else { a };
+                let mut lanes = [f32::NEG_INFINITY; 16];
+                for part in sums.as_chunks::<16>().0 {
+                    lanes.iter_mut().zip(part).for_each(|(lane, sum)| *lane = greater(*lane, sum));
+                }
+                lanes.iter().fold(f32::NEG_INFINITY, greater) - rest * most
+            })
+            .collect();
+        if places == 0 || least.len() < places {
+            return f32::NEG_INFINITY;
+        }
+        *least.select_nth_unstable_by(places - 1, |a, b| b.total_cmp(a)).1
+    }
+
     /// For each group the sum that one of its places must exceed at least.
     fn least(&self, (rest, floor): (f32, f32)) -> impl Iterator<Item = f32> {
         self.of_groups.iter().map(move |(most, least)| least.min(floor) - rest * most - SLACK)

@@ -130,7 +130,7 @@ pub(super) struct Board<'a> {
     pub(super) search: &'a Search<'a>,
     pub(super) margin: Margin,
     /// Floor of each row to begin with.
-    first_floor: i32,
+    pub(super) first_floor: i32,
     /// Candidates so far.
     offered: AtomicUsize,
 }

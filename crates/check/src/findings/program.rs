@@ -22,10 +22,12 @@ pub(super) fn architecture(image: &ImageFacts) -> Finding {
 }
 
 pub(super) fn size(image: &ImageFacts) -> Finding {
-    let bytes: u64 = image.layers.iter().sum();
-    let largest = image.layers.iter().max().copied().unwrap_or(0);
-    let layers = image.layers.len();
-    pass(About::Size, format!("{layers} layers, {} unpacked, the largest {}", amount(bytes), amount(largest)))
+    let (layers, bytes) = (image.layers.len(), amount(image.bytes));
+    let largest = match image.layers.iter().max() {
+        Some(&largest) if largest > 0 => format!(", the largest {}", amount(largest)),
+        _ => String::new(),
+    };
+    pass(About::Size, format!("{layers} layers, {bytes} unpacked{largest}"))
 }
 
 /// Megabytes, as registries count them.

@@ -9,6 +9,7 @@ use crate::facts::{
 
 fn report(code: i32) -> ProbeReport {
     ProbeReport {
+        program: None,
         uid: 0,
         not_writable: Vec::new(),
         end: Some(End { code, seconds: 1.0 }),
@@ -40,6 +41,7 @@ fn good() -> Facts {
         image: Some(ImageFacts {
             platform: "linux/amd64".into(),
             layers: vec![1_500_000, 20_000],
+            bytes: 1_520_000,
             entrypoint: Vec::new(),
             user: String::new(),
             program: ProgramFacts::Found { paths: vec!["/usr/bin/train".into()] },

@@ -6,7 +6,7 @@ use std::path::Path;
 use fs_err as fs;
 use tokio::sync::{mpsc, watch};
 use trainyard_engine::engine::{Command, Driver};
-use trainyard_engine::plan::{ChannelPlan, InstancePlan, ObjectPlan};
+use trainyard_engine::plan::{ChannelPlan, Delivery, InstancePlan, ObjectPlan};
 
 use super::CheckError;
 use super::seen::Seen;
@@ -26,6 +26,7 @@ pub(super) fn put_below_probe(plan: &mut InstancePlan, probe: &Path, order: &Ord
         objects: vec![object],
         replicated: false,
         manifest: false,
+        delivery: Delivery::Files,
     });
     let program = format!("{}/input/data/{CHANNEL}/{NAME}", trainyard_toolkit::contract::ROOT);
     plan.command = vec![program, "probe".to_owned(), serde_json::to_string(order)?];

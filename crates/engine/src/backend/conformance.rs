@@ -21,21 +21,40 @@ use crate::run::{Exit, Manifests, Outcome, Report, RunDirectory, Stamped, Watch}
 /// Longer than any check takes on a machine that works.
 const DEADLINE: Duration = Duration::from_secs(60);
 
+/// Where the instances of the checks run.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// What they run in.
+    pub runtime: RuntimePlan,
+    /// What of a network their plans ask for.
+    pub network: NetworkPlan,
+}
+
+impl Place {
+    /// As programs of the machine.
+    pub fn machine() -> Self {
+        Self {
+            runtime: RuntimePlan::Host { exposed: Vec::new(), working_directory: "/".into() },
+            network: NetworkPlan::Job { prefix_length: 20, gateway: None },
+        }
+    }
+}
+
 /// Every check in turn. `again` is a second handle of the same backend, such as a new process has.
-pub async fn all(backend: &dyn Backend, again: &dyn Backend) {
-    every_instance_ends_by_itself_and_its_supervisor_goes(backend).await;
-    an_exit_code_is_reported(backend).await;
-    only_the_asked_hosts_are_stopped(backend).await;
-    a_shorter_grace_replaces_a_longer_one(backend).await;
-    a_placement_means_the_same_to_a_new_process(backend, again).await;
-    supervisors_are_written_down_where_they_run(backend).await;
-    release_kills_and_can_be_done_twice(backend).await;
-    a_launch_places_all_or_none(backend).await;
+pub async fn all(backend: &dyn Backend, again: &dyn Backend, place: &Place) {
+    every_instance_ends_by_itself_and_its_supervisor_goes(backend, place).await;
+    an_exit_code_is_reported(backend, place).await;
+    only_the_asked_hosts_are_stopped(backend, place).await;
+    a_shorter_grace_replaces_a_longer_one(backend, place).await;
+    a_placement_means_the_same_to_a_new_process(backend, again, place).await;
+    supervisors_are_written_down_where_they_run(backend, place).await;
+    release_kills_and_can_be_done_twice(backend, place).await;
+    a_launch_places_all_or_none(backend, place).await;
 }
 
 /// Instances of unequal length do not end each other, and each makes a last report.
-pub async fn every_instance_ends_by_itself_and_its_supervisor_goes(backend: &dyn Backend) {
-    let site = Site::new(&["true", "true", "true"]);
+pub async fn every_instance_ends_by_itself_and_its_supervisor_goes(backend: &dyn Backend, place: &Place) {
+    let site = Site::new(place, &["true", "true", "true"]);
     let placement = site.launch(backend).await;
     for host in site.hosts() {
         assert_eq!(site.end(&host).await, Outcome::Completed, "{host}");
@@ -45,8 +64,8 @@ pub async fn every_instance_ends_by_itself_and_its_supervisor_goes(backend: &dyn
 }
 
 /// A failure is reported as such, with its exit code.
-pub async fn an_exit_code_is_reported(backend: &dyn Backend) {
-    let site = Site::new(&["false"]);
+pub async fn an_exit_code_is_reported(backend: &dyn Backend, place: &Place) {
+    let site = Site::new(place, &["false"]);
     let placement = site.launch(backend).await;
     let outcome = site.end("algo-1").await;
     assert!(matches!(outcome, Outcome::Failed { exit: Exit::Code(1), .. }), "{outcome:?}");
@@ -54,8 +73,8 @@ pub async fn an_exit_code_is_reported(backend: &dyn Backend) {
 }
 
 /// A stop reaches those that were asked, and nobody else.
-pub async fn only_the_asked_hosts_are_stopped(backend: &dyn Backend) {
-    let site = Site::new(&["sleep", "sleep"]);
+pub async fn only_the_asked_hosts_are_stopped(backend: &dyn Backend, place: &Place) {
+    let site = Site::new(place, &["sleep", "sleep"]);
     let placement = site.launch(backend).await;
     site.stop(backend, &placement, "algo-2", DEADLINE).await;
     assert_eq!(site.end("algo-2").await, Outcome::Stopped);
@@ -67,8 +86,8 @@ pub async fn only_the_asked_hosts_are_stopped(backend: &dyn Backend) {
 }
 
 /// Asking again with less patience takes effect.
-pub async fn a_shorter_grace_replaces_a_longer_one(backend: &dyn Backend) {
-    let site = Site::new(&["sleep"]);
+pub async fn a_shorter_grace_replaces_a_longer_one(backend: &dyn Backend, place: &Place) {
+    let site = Site::new(place, &["sleep"]);
     let placement = site.launch(backend).await;
     site.stop(backend, &placement, "algo-1", Duration::from_secs(3600)).await;
     site.stop(backend, &placement, "algo-1", Duration::ZERO).await;
@@ -77,8 +96,12 @@ pub async fn a_shorter_grace_replaces_a_longer_one(backend: &dyn Backend) {
 }
 
 /// A placement is data: written down and read again, it names the same supervisors.
-pub async fn a_placement_means_the_same_to_a_new_process(backend: &dyn Backend, again: &dyn Backend) {
-    let site = Site::new(&["sleep"]);
+pub async fn a_placement_means_the_same_to_a_new_process(
+    backend: &dyn Backend,
+    again: &dyn Backend,
+    place: &Place,
+) {
+    let site = Site::new(place, &["sleep"]);
     let placement = site.launch(backend).await;
     let text = serde_json::to_string(&placement).expect("a placement as JSON");
     let read: Placement = serde_json::from_str(&text).expect("a placement from JSON");
@@ -90,8 +113,8 @@ pub async fn a_placement_means_the_same_to_a_new_process(backend: &dyn Backend, 
 }
 
 /// Supervisors are found again where they run, should their placement not be kept.
-pub async fn supervisors_are_written_down_where_they_run(backend: &dyn Backend) {
-    let site = Site::new(&["sleep", "true"]);
+pub async fn supervisors_are_written_down_where_they_run(backend: &dyn Backend, place: &Place) {
+    let site = Site::new(place, &["sleep", "true"]);
     let placement = site.launch(backend).await;
     let read = |host: &String| site.run.instance(host).supervisor().expect("a readable supervisor");
     let written: Vec<_> = site.hosts().iter().filter_map(read).collect();
@@ -100,8 +123,8 @@ pub async fn supervisors_are_written_down_where_they_run(backend: &dyn Backend) 
 }
 
 /// Release ends what still runs; doing it twice is no error.
-pub async fn release_kills_and_can_be_done_twice(backend: &dyn Backend) {
-    let site = Site::new(&["sleep", "true"]);
+pub async fn release_kills_and_can_be_done_twice(backend: &dyn Backend, place: &Place) {
+    let site = Site::new(place, &["sleep", "true"]);
     let placement = site.launch(backend).await;
     backend.release(&placement).await.expect("release");
     observe_all_gone(backend, &placement).await;
@@ -109,8 +132,8 @@ pub async fn release_kills_and_can_be_done_twice(backend: &dyn Backend) {
 }
 
 /// A host that can't be started keeps the others from running.
-pub async fn a_launch_places_all_or_none(backend: &dyn Backend) {
-    let site = Site::new(&["sleep"]);
+pub async fn a_launch_places_all_or_none(backend: &dyn Backend, place: &Place) {
+    let site = Site::new(place, &["sleep"]);
     let hosts = vec!["algo-1".to_owned(), "algo-2".to_owned()];
     let launch = Launch { run: site.run.clone(), hosts };
     assert!(backend.launch(&launch).await.is_err(), "algo-2 has no plan and can't be started");
@@ -135,9 +158,9 @@ struct Site {
 }
 
 impl Site {
-    fn new(words: &[&str]) -> Self {
+    fn new(place: &Place, words: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let plan = job_plan(words, folder.path());
+        let plan = job_plan_in(place, words, folder.path());
         let run = RunDirectory::create(&folder.path().join("run"), &plan, &Manifests::new()).expect("a run");
         Self { run, words: words.len(), _folder: folder }
     }
@@ -178,13 +201,18 @@ impl Site {
     }
 }
 
-/// A plan whose instances run one word each.
+/// A plan whose instances run one word each, on this machine.
 pub fn job_plan(words: &[&str], folder: &Path) -> JobPlan {
-    let instances = words.iter().enumerate();
+    job_plan_in(&Place::machine(), words, folder)
+}
+
+fn job_plan_in(place: &Place, words: &[&str], folder: &Path) -> JobPlan {
+    let hosts: Vec<HostAddress> = (0..words.len()).map(address).collect();
+    let instances = hosts.iter().zip(words);
     JobPlan {
         job: "conformance".to_owned(),
         attempt: 1,
-        instances: instances.map(|(rank, word)| instance(rank, word)).collect(),
+        instances: instances.map(|(host, word)| instance(place, host, &hosts, word)).collect(),
         merge: None,
         output: OutputPlan { folder: folder.join("output"), uri: "file:///output".to_owned() },
         max_runtime: DEADLINE,
@@ -192,19 +220,23 @@ pub fn job_plan(words: &[&str], folder: &Path) -> JobPlan {
     }
 }
 
-fn instance(rank: usize, word: &str) -> InstancePlan {
-    let host = trainyard_toolkit::contract::host_name(rank);
+fn address(rank: usize) -> HostAddress {
+    let name = trainyard_toolkit::contract::host_name(rank);
+    HostAddress { name, address: format!("198.18.240.{}", rank + 1) }
+}
+
+fn instance(place: &Place, host: &HostAddress, hosts: &[HostAddress], word: &str) -> InstancePlan {
     let mut command = vec![word.to_owned()];
     command.extend((word == "sleep").then(|| "1000".to_owned()));
     let path = ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned());
     InstancePlan {
         job: "conformance".to_owned(),
         attempt: 1,
-        hosts: vec![HostAddress { name: host.clone(), address: format!("198.18.240.{}", rank + 1) }],
-        network: NetworkPlan::Job { prefix_length: 20, gateway: None },
-        host,
+        hosts: hosts.to_vec(),
+        network: place.network,
+        host: host.name.clone(),
         role: Role::Train,
-        runtime: RuntimePlan::Host { exposed: Vec::new(), working_directory: "/".into() },
+        runtime: place.runtime.clone(),
         command,
         environment: IndexMap::from([path]),
         config: IndexMap::new(),

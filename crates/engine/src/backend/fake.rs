@@ -183,6 +183,6 @@ mod tests {
     #[tokio::test]
     async fn the_fake_backend_conforms() {
         let backend = FakeBackend::new();
-        conformance::all(&backend, &backend.clone()).await;
+        conformance::all(&backend, &backend.clone(), &conformance::Place::machine()).await;
     }
 }

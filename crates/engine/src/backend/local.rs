@@ -91,13 +91,21 @@ impl Backend for LocalBackend {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             network_isolation: true,
+            pipe: true,
+            fast_file: true,
+            manifest_files: true,
+            augmented_manifests: true,
+            file_systems: true,
+            vpc: true,
+            channel_gzip: true,
+            record_io: true,
+            shuffle: true,
+            instance_groups: true,
             metrics_time_series: true,
             profiler: true,
             experiment: true,
             infra_check: true,
             session_chaining: true,
-            instance_groups: true,
-            shuffle: true,
             ..Capabilities::none()
         }
     }
@@ -203,16 +211,7 @@ fn unavailable(host: &str) -> impl FnOnce(io::Error) -> BackendError {
 /// A process, if it still runs.
 fn open(id: &str) -> io::Result<Option<OwnedFd>> {
     let Some(process) = Process::parse(id) else { return Ok(None) };
-    let pidfd = match rustix::process::pidfd_open(process.pid, PidfdFlags::empty()) {
-        Ok(pidfd) => pidfd,
-        Err(rustix::io::Errno::SRCH) => return Ok(None),
-        Err(errno) => return Err(errno.into()),
-    };
-    // Checked after opening: from here on the number can't pass to another process.
-    match Process::of(process.pid.as_raw_nonzero().get().unsigned_abs()) {
-        Ok(now) if now == process => {}
-        _ => return Ok(None),
-    }
+    let Some(pidfd) = process.open()? else { return Ok(None) };
     if has_ended(&pidfd)? {
         reap(id);
         return Ok(None);
@@ -270,6 +269,17 @@ impl Process {
                 Err(io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid:?}/stat is not readable")))
             }
         }
+    }
+
+    /// A descriptor of it; none if it is no more.
+    pub(crate) fn open(self) -> io::Result<Option<OwnedFd>> {
+        let pidfd = match rustix::process::pidfd_open(self.pid, PidfdFlags::empty()) {
+            Ok(pidfd) => pidfd,
+            Err(rustix::io::Errno::SRCH) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        // Checked after opening: from here on the number can't pass to another process.
+        Ok(self.exists().then_some(pidfd))
     }
 
     /// Whether it still has its number, also when it has ended and was not waited for.

@@ -53,7 +53,7 @@ pub(super) fn written_down(job_folder: &Path) -> Result<Placement, RunDirectoryE
 }
 
 /// The folders in a folder that need not be there.
-fn folders(folder: &Path) -> io::Result<Vec<PathBuf>> {
+pub(super) fn folders(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,

@@ -17,6 +17,9 @@ use futures_util::StreamExt;
 use indexmap::IndexMap;
 
 mod archive;
+mod loaded;
+
+pub use self::loaded::{Amount, LoadedImage, LoadedImages, RemoveLoadedError};
 
 use self::archive::Archive;
 use super::config::{ImageConfig, variables};
@@ -27,9 +30,6 @@ use super::platform::Platform;
 use super::reference::{ImageReference, RegistryReference};
 use crate::docker::{Daemon, DaemonError, reason, status};
 
-/// Images of archives are kept by the daemon under this name, with their digest as the tag.
-const LOADED: &str = "trainyard/loaded";
-
 /// An image that a daemon has.
 #[derive(Clone, Debug)]
 pub struct DaemonImage {
@@ -37,8 +37,25 @@ pub struct DaemonImage {
     pub id: String,
     /// How it wants to be run.
     pub config: ImageConfig,
+    /// How large it is.
+    pub amount: Amount,
+    /// Where the daemon listens.
+    pub socket: PathBuf,
     /// What the user should know of how it was found.
     pub warning: Option<String>,
+    /// Of one that was loaded from files: as long as this is kept, nobody removes it from the daemon.
+    _in_use: Option<Arc<fs_err::File>>,
+}
+
+impl DaemonImage {
+    /// Bytes of each layer as the daemon counts them, lowest first; all of them 0 where it can't tell.
+    ///
+    /// # Errors
+    /// The daemon does not answer.
+    pub async fn layer_sizes(&self) -> Result<Vec<u64>, DaemonError> {
+        let daemon = Daemon::connect(&self.socket).await?;
+        loaded::layer_sizes(&daemon, &self.id, self.amount.layers).await
+    }
 }
 
 /// What is to be brought to a daemon, and for whom.
@@ -51,6 +68,8 @@ pub struct Bring<'a> {
     pub credentials: Credentials,
     /// A folder for an archive that has to be decompressed.
     pub scratch: PathBuf,
+    /// What is written down of images that the daemon was given.
+    pub loaded: LoadedImages,
     /// Told how far each layer is, from any thread.
     pub progress: Arc<dyn Fn(Progress) + Send + Sync>,
 }
@@ -83,6 +102,14 @@ pub enum BringError {
         /// What there is.
         there: Platform,
     },
+    /// What the daemon was given can't be written down.
+    #[error("can't write down in {} what the daemon was given", folder.display())]
+    Note {
+        /// Where.
+        folder: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// A thread ended early.
     #[error("reading the image broke off")]
     Broken(#[from] tokio::task::JoinError),
@@ -94,15 +121,22 @@ impl Bring<'_> {
     /// # Errors
     /// Neither the daemon nor the place that is named has it, or it is for other machines.
     pub async fn bring(&self, reference: &ImageReference, name: &str) -> Result<DaemonImage, BringError> {
-        let (found, warning) = match reference {
-            ImageReference::Registry(registry) => self.of_registry(registry, name).await?,
-            _ => (self.of_archive(reference).await?, None),
+        let (found, warning, in_use) = match reference {
+            ImageReference::Registry(registry) => {
+                let (found, warning) = self.of_registry(registry, name).await?;
+                (found, warning, None)
+            }
+            _ => {
+                let (found, in_use) = self.of_archive(reference).await?;
+                (found, None, Some(Arc::new(in_use)))
+            }
         };
+        let amount = Amount::of(&found);
         let (id, config) = (found.id.clone().unwrap_or_default(), config(found));
         if self.platform.distance(&config.platform).is_none() {
             return Err(BringError::Platform { wanted: self.platform.clone(), there: config.platform });
         }
-        Ok(DaemonImage { id, config, warning })
+        Ok(DaemonImage { id, config, amount, socket: self.daemon.socket.clone(), warning, _in_use: in_use })
     }
 
     /// Whether the daemon has an image of this name already.
@@ -172,17 +206,26 @@ impl Bring<'_> {
         (self.progress)(Progress { layer, step, done: bytes(done), total: bytes(total) });
     }
 
-    /// Loads an archive or a layout unless the daemon has its image from an earlier time.
-    async fn of_archive(&self, reference: &ImageReference) -> Result<ImageInspect, BringError> {
+    /// Loads an archive or a layout unless the daemon has its image from an earlier time. As long as the file that is
+    /// returned is kept, nobody removes it there.
+    async fn of_archive(
+        &self,
+        reference: &ImageReference,
+    ) -> Result<(ImageInspect, fs_err::File), BringError> {
         let (searched, platform, scratch) = (reference.clone(), self.platform.clone(), self.scratch.clone());
         let finding = move || {
             fs_err::create_dir_all(&scratch).map_err(|source| super::store::at("make", &scratch, source))?;
             find_in_files(&searched, &platform, scratch)
         };
         let found: Found = tokio::task::spawn_blocking(finding).await??;
-        let tag = format!("{LOADED}:{}", Digest::of(&found.config).hex());
+        let digest = Digest::of(&found.config);
+        // First, so that it is found whatever comes next.
+        let noted = self.loaded.note(&digest, &self.daemon.socket, &reference.to_string());
+        let in_use =
+            noted.map_err(|source| BringError::Note { folder: self.loaded.folder().to_owned(), source })?;
+        let tag = loaded::tag(&digest);
         if let Some(loaded) = inspect(self.daemon, &tag).await? {
-            return Ok(loaded);
+            return Ok((loaded, in_use));
         }
         let archive = Archive::new(reference, found, tag.clone(), Arc::clone(&self.progress))?;
         let body = body_try_stream(archive.stream());
@@ -192,7 +235,8 @@ impl Bring<'_> {
         }
         let missing = || Error::DockerStreamError { error: "it was loaded, but is not there".to_owned() };
         let loaded = inspect(self.daemon, &tag).await?;
-        Ok(loaded.ok_or_else(|| self.daemon.failed("load the image")(missing()))?)
+        let loaded = loaded.ok_or_else(|| self.daemon.failed("load the image")(missing()))?;
+        Ok((loaded, in_use))
     }
 }
 

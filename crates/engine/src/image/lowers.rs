@@ -35,6 +35,11 @@ impl Lowers {
         Self { folders }
     }
 
+    /// The file system of this process, as it is.
+    pub fn own() -> Self {
+        Self::new(vec![PathBuf::from("/")])
+    }
+
     /// The folders, the top-most first.
     pub fn folders(&self) -> &[PathBuf] {
         &self.folders

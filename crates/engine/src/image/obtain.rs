@@ -80,6 +80,16 @@ impl ImageStore {
         how: &Obtain,
     ) -> Result<UnpackedImage, ObtainError> {
         let _used = self.use_store().await?;
+        let image = self.obtain_used(reference, how).await?;
+        self.add_name(&image.digest, &reference.to_string())?;
+        Ok(image)
+    }
+
+    async fn obtain_used(
+        &self,
+        reference: &ImageReference,
+        how: &Obtain,
+    ) -> Result<UnpackedImage, ObtainError> {
         let found = match reference {
             ImageReference::Registry(reference) => {
                 let repository = Repository::new(reference, &how.credentials);

@@ -3,6 +3,7 @@
 //! ```text
 //! lock                     shared while images are obtained, exclusive while some are removed
 //! images/DIGEST            configs; shared lock: somebody uses the image; time: last obtained
+//! names/DIGEST             by which names the image was obtained, one a line
 //! manifests/DIGEST         manifests and indexes of registries
 //! layers/DIGEST/tree       unpacked layers by the digest of their tar archives
 //! layers/DIGEST/size       how many bytes of files they hold
@@ -25,9 +26,11 @@ use fs_err as fs;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
+mod list;
 mod remove;
 mod unpack;
 
+pub use list::StoredImage;
 pub use remove::{RemoveUnusedError, Unused};
 pub(super) use unpack::{PackedLayer, UnpackError};
 
@@ -40,7 +43,7 @@ use super::lowers::Lowers;
 const LOCK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Folders of a store.
-const FOLDERS: [&str; 5] = ["images", "manifests", "layers", "blobs", "incoming"];
+const FOLDERS: [&str; 6] = ["images", "names", "manifests", "layers", "blobs", "incoming"];
 
 /// Images on this machine, unpacked.
 #[derive(Clone, Debug)]
@@ -153,6 +156,10 @@ impl ImageStore {
 
     pub(super) fn image(&self, digest: &Digest) -> PathBuf {
         self.root.join("images").join(digest.hex())
+    }
+
+    pub(super) fn names_of(&self, digest: &Digest) -> PathBuf {
+        self.root.join("names").join(digest.hex())
     }
 
     pub(super) fn layer(&self, diff_id: &Digest) -> PathBuf {

@@ -15,7 +15,7 @@ use crate::explain::{bytes, chain};
 use crate::plan::{InstancePlan, Limits, RuntimePlan, count_cpus};
 use crate::run::Exit;
 use crate::runtime::jail::Jail;
-use crate::runtime::{Recipe, Running};
+use crate::runtime::{Memory, Recipe, Running};
 
 /// How long the kernel may take to forget processes that have ended.
 const FORGETTING: Duration = Duration::from_secs(1);
@@ -35,8 +35,8 @@ pub(crate) struct Confinement {
 pub(crate) struct Killed {
     /// By something else than its supervisor.
     pub(crate) by_others: bool,
-    /// Whether the daemon that runs it says that it was for want of memory; none without a daemon.
-    pub(crate) for_memory: Option<bool>,
+    /// What the daemon that runs it knows of its memory; none without a daemon.
+    pub(crate) memory: Option<Memory>,
 }
 
 impl Confinement {
@@ -122,13 +122,10 @@ impl Confinement {
         if !killed.by_others {
             return None;
         }
-        let used = match killed.for_memory {
+        let used = match killed.memory {
             None => self.memory_kills()?,
-            Some(false) => return None,
-            Some(true) => {
-                let all = self.limits.memory.unwrap_or_else(machine_memory);
-                format!("used all of {} allowed", bytes(all))
-            }
+            Some(Memory { ran_out: false, .. }) => return None,
+            Some(Memory { peak, .. }) => used(peak, self.limits.memory),
         };
         Some((Exit::OutOfMemory, used))
     }
@@ -139,13 +136,7 @@ impl Confinement {
             return self.kills.happened_since().then(String::new);
         };
         let memory = group.memory();
-        (memory.kills > 0).then(|| {
-            let used = memory.peak.map_or_else(|| "an unknown number of bytes".to_owned(), bytes);
-            match memory.limit {
-                Some(limit) => format!("used {used} of {} allowed", bytes(limit)),
-                None => format!("used {used} of the machine's {}", bytes(machine_memory())),
-            }
-        })
+        (memory.kills > 0).then(|| used(memory.peak, memory.limit))
     }
 
     /// Tells what the instance may want to know of its limits, and removes the group once its processes have ended.
@@ -171,6 +162,15 @@ impl Confinement {
         };
         // Who comes next removes what is left then.
         let _ = tokio::time::timeout(FORGETTING, removing).await;
+    }
+}
+
+/// What an instance had of its memory, in words.
+fn used(peak: Option<u64>, limit: Option<u64>) -> String {
+    let used = peak.map_or_else(|| "an unknown number of bytes".to_owned(), bytes);
+    match limit {
+        Some(limit) => format!("used {used} of {} allowed", bytes(limit)),
+        None => format!("used {used} of the machine's {}", bytes(machine_memory())),
     }
 }
 

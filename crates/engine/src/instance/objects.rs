@@ -217,7 +217,7 @@ pub(crate) fn free_bytes(folder: &Path) -> Option<u64> {
 }
 
 /// Opens an object's file and compares it with what the plan says.
-fn open_checked(path: &Path, listed: u64) -> Result<fs::File, ObjectError> {
+pub(crate) fn open_checked(path: &Path, listed: u64) -> Result<fs::File, ObjectError> {
     let unreadable = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => ObjectError::Gone { path: path.to_owned(), listed },
         io::ErrorKind::PermissionDenied => ObjectError::Denied { path: path.to_owned() },

@@ -18,14 +18,14 @@ pub(super) fn text(plan: &InstancePlan) -> String {
     of_machine(&fs::read_to_string(FILE).unwrap_or_default(), gateway)
 }
 
-/// Where the file is in the instance, unless a daemon sees to it. On the machine it may be a link, and what it
+/// Where the file is in the instance, unless a daemon sees to it; but a daemon gives an isolated job somebody to ask. On the machine it may be a link, and what it
 /// leads to is shown there.
 pub(super) fn target(plan: &InstancePlan) -> Option<PathBuf> {
     let own = || Path::new(FILE).to_owned();
-    match plan.runtime {
+    match &plan.runtime {
         RuntimePlan::Host { .. } => Some(fs::canonicalize(FILE).unwrap_or_else(|_| own())),
         RuntimePlan::Oci { .. } => Some(own()),
-        RuntimePlan::Docker(_) => None,
+        RuntimePlan::Docker(docker) => docker.isolated.then(own),
     }
 }
 

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 
 use super::resolver;
-use crate::plan::{InstancePlan, RuntimePlan};
+use crate::pipe::make_first;
+use crate::plan::{Delivery, InstancePlan, RuntimePlan};
 use crate::runtime::Places;
 use crate::runtime::jail::{Changes, Mount};
 
@@ -54,9 +55,14 @@ impl Scratch {
         self.root.join("tmp")
     }
 
+    /// The folder of the channels as far as it is the instance's own: in it are the pipes.
+    pub(crate) fn channels(&self) -> PathBuf {
+        self.ml().join("input/data")
+    }
+
     /// The channel's folder as far as it is the instance's own: what was copied for it or changed by it.
     pub(crate) fn channel(&self, name: &str) -> PathBuf {
-        self.ml().join("input/data").join(name)
+        self.channels().join(name)
     }
 
     /// Makes the whole tree but for the objects of the channels.
@@ -71,6 +77,10 @@ impl Scratch {
             fs::write(self.ml().join("input/config").join(name), content)?;
         }
         for channel in &plan.channels {
+            if let Delivery::Pipe(_) = channel.delivery {
+                make_first(&self.channels(), &channel.name)?;
+                continue;
+            }
             fs::create_dir(self.channel(&channel.name))?;
             if channel.manifest {
                 let name = format!("{}-manifest", channel.name);
@@ -114,14 +124,33 @@ impl Scratch {
         Places { ml: self.ml(), changes: self.changes(), mounts }
     }
 
+    /// Shows the channels of all bases for an instance with pipes: each by itself, because the folder of the channels
+    /// has to be the supervisor's own too. A pipe in an overlay is another one than in the folder below it.
+    pub(crate) fn overlays(&self, bases: &[(PathBuf, &str)]) -> io::Result<Vec<Mount>> {
+        let overlay = |(base, name): &(PathBuf, &str)| {
+            let work = self.root.join("work").join(name);
+            fs::create_dir_all(&work)?;
+            let (lower, upper) = (vec![base.join(name)], self.channel(name));
+            Ok(Mount::Overlay { lower, upper, work, target: target(name) })
+        };
+        bases.iter().map(overlay).collect()
+    }
+
     /// Shows the channels of all bases below the folder of the channels, so that the instance can
     /// change what it sees, also the folder itself: what it changes goes to its own tree.
     pub(crate) fn overlay(&self, bases: Vec<PathBuf>) -> io::Result<Mount> {
         let work = self.root.join("work");
         fs::create_dir(&work)?;
-        let upper = self.ml().join("input/data");
-        Ok(Mount::Overlay { lower: bases, upper, work, target: "/opt/ml/input/data".into() })
+        Ok(Mount::Overlay { lower: bases, upper: self.channels(), work, target: CHANNELS.into() })
     }
+}
+
+/// Where an instance sees its channels.
+const CHANNELS: &str = "/opt/ml/input/data";
+
+/// Where an instance sees a channel.
+pub(crate) fn target(channel: &str) -> PathBuf {
+    Path::new(CHANNELS).join(channel)
 }
 
 fn hosts(plan: &InstancePlan) -> String {

@@ -17,10 +17,12 @@ use super::Scene;
 use super::fetch::fetch_all;
 use super::objects::{Links, ObjectError, Progress, Put, put_all};
 use super::reports::{PROGRESS_INTERVAL, Reports};
+use super::scratch::target;
 use crate::artifact::{RemoveError, remove_tree};
-use crate::plan::{ChannelPlan, InstancePlan};
+use crate::plan::{ChannelPlan, Delivery, InstancePlan};
 use crate::run::{Report, RunDirectory};
 use crate::runtime::Places;
+use crate::runtime::jail::Mount;
 
 /// Why an instance is not ready to train.
 #[derive(Debug, thiserror::Error)]
@@ -58,12 +60,17 @@ pub(crate) async fn stage(scene: &Scene<'_>, reports: &mut Reports) -> Result<Pl
         let base = Base::of(run, plan, channel);
         let mut stager = Stager { scene, reports, progress: &progress };
         stager.make(&base, channel).await?;
-        bases.push(base.folder);
+        if channel.delivery == Delivery::Files {
+            bases.push((base.folder, channel.name.as_str()));
+        }
     }
     let mut places = scratch.places(plan);
-    if !bases.is_empty() {
-        places.mounts.push(scratch.overlay(bases)?);
+    if has_pipes(plan) {
+        places.mounts.extend(scratch.overlays(&bases)?);
+    } else if !bases.is_empty() {
+        places.mounts.push(scratch.overlay(bases.into_iter().map(|(base, _)| base).collect())?);
     }
+    places.mounts.extend(own_mounts(run, plan));
     if scene.stop.kill_at().is_some() {
         return Err(StageError::Stopped);
     }
@@ -75,12 +82,38 @@ pub(crate) async fn stage(scene: &Scene<'_>, reports: &mut Reports) -> Result<Pl
 /// places that are left.
 pub(crate) async fn stage_copies(scene: &Scene<'_>, reports: &mut Reports) -> Result<Places, StageError> {
     let progress = Arc::new(Progress::of(&scene.plan.channels));
-    for channel in &scene.plan.channels {
+    for channel in scene.plan.channels.iter().filter(|channel| channel.delivery == Delivery::Files) {
         let folder = scene.scratch.channel(&channel.name);
         let mut stager = Stager { scene, reports, progress: &progress };
         stager.put(channel, folder, Links::Never).await?;
     }
-    Ok(scene.scratch.places(scene.plan))
+    let mut places = scene.scratch.places(scene.plan);
+    places.mounts.extend(own_mounts(scene.run, scene.plan));
+    Ok(places)
+}
+
+fn has_pipes(plan: &InstancePlan) -> bool {
+    plan.channels.iter().any(|channel| matches!(channel.delivery, Delivery::Pipe(_)))
+}
+
+/// Channels that are mounts of their own over the folder of the channels.
+fn own_mounts(run: &RunDirectory, plan: &InstancePlan) -> Vec<Mount> {
+    let mount = |channel: &ChannelPlan| {
+        let target = target(&channel.name);
+        match &channel.delivery {
+            Delivery::Files | Delivery::Pipe(_) => None,
+            Delivery::WhenRead if channel.objects.is_empty() => None,
+            Delivery::WhenRead => {
+                let source = Base::of(run, plan, channel).folder.join(&channel.name);
+                Some(Mount::ReadOnly { source, target })
+            }
+            Delivery::Folder(folder) if folder.read_only => {
+                Some(Mount::ReadOnly { source: folder.source.clone(), target })
+            }
+            Delivery::Folder(folder) => Some(Mount::Writable { source: folder.source.clone(), target }),
+        }
+    };
+    plan.channels.iter().filter_map(mount).collect()
 }
 
 /// Where the bases are that only one host uses.

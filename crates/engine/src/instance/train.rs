@@ -12,10 +12,12 @@ use super::log::{Lines, Log};
 use super::reports::Reports;
 use super::stop::until;
 use super::usage::Usage;
+use crate::explain::chain;
+use crate::pipe::{Broken, Pipes};
 use crate::run::{Exit, Report, Stream, Timestamp};
 use crate::runtime::jail::start::{Output, StartError};
 use crate::runtime::jail::{Command, InsteadOfOverlay};
-use crate::runtime::{Recipe, Running, start};
+use crate::runtime::{Recipe, Running, probe, start};
 
 /// Asked of the kernel for the pipes, so that a program that writes much need not wait. All pipes of a
 /// user share 64 MiB by default.
@@ -36,6 +38,11 @@ pub(crate) enum Trained {
         /// How it ended.
         exit: Exit,
         /// How much it had and may have.
+        explanation: String,
+    },
+    /// It was ended because a channel's data could not be sent to the end.
+    Starved {
+        /// Which channel, and why.
         explanation: String,
     },
     /// The instance was asked to stop before `train` had started.
@@ -68,6 +75,7 @@ async fn train_confined(
     log: &mut Log,
     reports: &mut Reports,
 ) -> io::Result<Trained> {
+    let pipes = Pipes::serve(&scene.plan.channels, &scene.stores(), &scene.scratch.channels())?;
     let started = tokio::select! {
         started = start(scene.self_program, recipe, confinement.group(), scene.namespaces()) => started,
         // What has been started ends with its socket.
@@ -82,7 +90,10 @@ async fn train_confined(
         () = scene.stop.requested() => Err(Trained::Stopped),
     };
     match started {
-        Ok(instead) => warn_of(instead.as_ref(), reports),
+        Ok(instead) => {
+            warn_of(instead.as_ref(), reports);
+            warn_of_ids(scene, &running, reports).await;
+        }
         Err(trained) => {
             running.give_up();
             running.ended().await?;
@@ -93,7 +104,7 @@ async fn train_confined(
     let measured = confinement.measured(&running, scene.plan, scene.scratch.root());
     let file = scene.run.instance(&scene.plan.host).usage();
     let usage = measured.and_then(|measured| Usage::start(measured, &file));
-    let mut watch = Watch::new(scene, running, output, log, reports);
+    let mut watch = Watch::new(scene, (running, output, pipes), log, reports);
     watch.until_ended(confinement).await?;
     let exit = match watch.running.exited().await {
         Some(exit) => exit,
@@ -101,19 +112,19 @@ async fn train_confined(
     };
     let killed = Killed {
         by_others: exit.code() == 128 + SIGKILL && watch.asked != Asked::Kill,
-        for_memory: watch.running.ran_out_of_memory(),
+        memory: watch.running.memory().await,
     };
+    let starved = watch.starved.take();
     if let Some(usage) = usage {
         usage.finish().await;
     }
     log.finish(reports);
-    let trained = match confinement.exceeded(exit, &killed).await {
-        Some((exit, explanation)) => Trained::Exceeded { exit, explanation },
-        None => Trained::Exited(exit),
+    let (exit, trained) = match (starved, confinement.exceeded(exit, &killed).await) {
+        (Some(broken), _) => (exit, Trained::Starved { explanation: chain(&broken) }),
+        (None, Some((exit, explanation))) => (exit, Trained::Exceeded { exit, explanation }),
+        (None, None) => (exit, Trained::Exited(exit)),
     };
-    if let Trained::Exceeded { exit, .. } | Trained::Exited(exit) = trained {
-        reports.tell(Report::Exited(exit));
-    }
+    reports.tell(Report::Exited(exit));
     Ok(trained)
 }
 
@@ -137,6 +148,20 @@ fn warn_of(instead: Option<&InsteadOfOverlay>, reports: &mut Reports) {
     ));
 }
 
+/// Warns where ids that are set aside for the user were refused. Why, is found by trying it once more.
+async fn warn_of_ids(scene: &Scene<'_>, running: &Running, reports: &mut Reports) {
+    if running.lacks_ids() {
+        let reason = match probe(scene.self_program).await {
+            Ok(Some(refusal)) => refusal,
+            Ok(None) => "tried once more, they are given".to_owned(),
+            Err(error) => chain(&error),
+        };
+        reports.warn(format!(
+            "the instance has user id 0 alone, although /etc/subuid sets others aside for this user: {reason}"
+        ));
+    }
+}
+
 /// What the instance has been asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
@@ -154,6 +179,9 @@ struct Watch<'a, 'b> {
     log: &'a mut Log,
     reports: &'a mut Reports,
     asked: Asked,
+    pipes: Pipes,
+    /// A channel whose data could not be sent. Its pipe is open as long as this is here.
+    starved: Option<Broken>,
 }
 
 /// What happens while `train` runs.
@@ -165,18 +193,19 @@ enum Event {
     StopRequested,
     GraceEnded,
     VolumeFull,
+    PipeBroken(Broken),
 }
 
 impl<'a, 'b> Watch<'a, 'b> {
     fn new(
         scene: &'a Scene<'b>,
-        running: Running,
-        output: Output,
+        (running, output, pipes): (Running, Output, Pipes),
         log: &'a mut Log,
         reports: &'a mut Reports,
     ) -> Self {
         let (stdout, stderr) = (Source::new(output.stdout), Source::new(output.stderr));
-        Self { scene, running, stdout, stderr, log, reports, asked: Asked::Nothing }
+        let asked = Asked::Nothing;
+        Self { scene, running, stdout, stderr, log, reports, asked, pipes, starved: None }
     }
 
     async fn until_ended(&mut self, confinement: &Confinement) -> io::Result<()> {
@@ -189,6 +218,10 @@ impl<'a, 'b> Watch<'a, 'b> {
                 Event::MetricsDue => self.log.report_metrics(self.reports),
                 Event::StopRequested => self.ask(Asked::Terminate, Command::Terminate).await,
                 Event::GraceEnded | Event::VolumeFull => self.ask(Asked::Kill, Command::Kill).await,
+                Event::PipeBroken(broken) => {
+                    self.starved = Some(broken);
+                    self.ask(Asked::Kill, Command::Kill).await;
+                }
                 Event::Ended(ended) => {
                     self.drain();
                     return ended;
@@ -207,6 +240,7 @@ impl<'a, 'b> Watch<'a, 'b> {
             () = until(lines_due) => Event::LinesDue,
             () = until(metrics_due) => Event::MetricsDue,
             ended = self.running.ended() => Event::Ended(ended),
+            broken = self.pipes.broken(), if self.asked != Asked::Kill => Event::PipeBroken(broken),
             () = confinement.volume_full(), if self.asked != Asked::Kill => Event::VolumeFull,
             () = stop.requested(), if self.asked == Asked::Nothing => Event::StopRequested,
             () = stop.grace_ended(), if self.asked == Asked::Terminate => Event::GraceEnded,

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use crate::explain::bytes;
-use crate::plan::InstancePlan;
+use crate::plan::{ChannelPlan, InstancePlan};
 
 /// Between two measurements at least.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -44,8 +44,7 @@ impl Volume {
     pub(crate) async fn watch(plan: &InstancePlan, folder: &Path) -> Self {
         let (sender, exceeded) = watch::channel(None);
         let Some(volume) = plan.limits.volume else { return Self { limit: None, exceeded } };
-        let objects = plan.channels.iter().flat_map(|channel| &channel.objects);
-        let input = objects.map(|object| object.size).sum();
+        let input = plan.channels.iter().map(ChannelPlan::volume).fold(0, u64::saturating_add);
         let before = measured(folder).await;
         let used = Arc::new(AtomicU64::new(input));
         let limit = Limit { folder: folder.to_owned(), volume, input, before, used };

@@ -13,12 +13,12 @@ use super::limits::{Capacity, LimitPolicy, Limits, LimitsError, check_capacity, 
 use super::network;
 use super::path::relative_path;
 use super::{
-    ChannelPlan, DockerPlan, Exposed, HostAddress, InstancePlan, JobPlan, MergePlan, MetricDefinition,
-    NetworkPlan, OutputPlan, Role, RuntimePlan, StoragePlan,
+    ChannelPlan, DockerPlan, Entry, Exposed, HostAddress, InstancePlan, JobPlan, MergePlan, MetricDefinition,
+    NetworkPlan, OutputPlan, Piece, Role, RuntimePlan, StoragePlan,
 };
 use crate::job::MERGE_HOST;
-use crate::spec::{ChannelSource, ChannelSpec, MergeSpec, TrainingJobSpec};
-use crate::storage::Object;
+use crate::spec::{ChannelSource, ChannelSpec, InputMode, MergeSpec, TrainingJobSpec};
+use crate::storage::{Object, ObjectSource};
 
 /// Between SIGTERM and SIGKILL unless somebody says otherwise, as at SageMaker.
 const GRACE: Duration = Duration::from_secs(120);
@@ -67,8 +67,46 @@ pub struct Listing {
     pub prefix: String,
     /// What the URI stands for on this machine: a file, a folder, or the start of such names; none in a store.
     pub place: Option<PathBuf>,
-    /// In order of their keys' bytes.
+    /// In order of their keys' bytes, or of the manifest that names them.
     pub objects: Vec<Object>,
+    /// Where the names of files begin.
+    pub names: Names,
+    /// The lines of an augmented manifest, which take the place of the objects.
+    pub lines: Option<Vec<Entry>>,
+}
+
+/// Where the names of a channel's files begin in their keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// After the last whole folder of the prefix.
+    AfterFolder,
+    /// After the whole prefix, also where that ends within a name.
+    AfterPrefix,
+}
+
+impl Listing {
+    /// Where all that it names is.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &ObjectSource> {
+        let pieces = self.lines.iter().flatten().flat_map(|line| &line.0);
+        let of_lines = pieces.filter_map(|piece| match piece {
+            Piece::Object(object) => Some(&object.source),
+            Piece::Text(_) => None,
+        });
+        self.objects.iter().map(|object| &object.source).chain(of_lines)
+    }
+
+    /// The path of an object below its channel's folder.
+    pub(super) fn relative<'a>(&self, key: &'a str) -> &'a str {
+        match self.names {
+            Names::AfterFolder => relative_path(&self.prefix, key),
+            Names::AfterPrefix => {
+                match key.strip_prefix(&self.prefix).map(|rest| rest.trim_start_matches('/')) {
+                    Some(rest) if !rest.is_empty() => rest,
+                    _ => key.rsplit('/').next().unwrap_or(key),
+                }
+            }
+        }
+    }
 }
 
 impl Surroundings {
@@ -94,6 +132,19 @@ pub enum PlanError {
         uri: String,
         /// What the URI stands for on this machine; none in a store.
         place: Option<PathBuf>,
+    },
+    /// A prefix that ends within a name.
+    #[error(
+        "channel {channel}: For FastFile mode, partial S3 prefix is not supported. S3 prefix has to end with a full \
+         file or folder. {uri} also begins the name of {key}: add a trailing '/' if it is the name of a folder"
+    )]
+    PartialPrefix {
+        /// The channel.
+        channel: String,
+        /// Its URI.
+        uri: String,
+        /// Of an object whose name goes on.
+        key: String,
     },
     /// Two objects become the same file.
     #[error("channel {channel}: the objects {first} and {second} would both become {path}")]
@@ -164,18 +215,47 @@ pub fn plan(spec: &TrainingJobSpec, surroundings: &Surroundings) -> Result<JobPl
     })
 }
 
-/// Whether a channel selects objects that can be files beside each other.
+/// Whether a channel selects objects that can be read in its mode: files have to be beside each other.
 pub(crate) fn check_listing(channel: &ChannelSpec, listing: &Listing) -> Result<(), PlanError> {
-    if listing.objects.is_empty() {
+    if let ChannelSource::FileSystem { .. } = channel.source {
+        return Ok(());
+    }
+    if listing.objects.is_empty() && listing.lines.is_none() {
         return Err(PlanError::NoObjects {
             channel: channel.name.clone(),
             uri: uri_text(channel),
             place: listing.place.clone(),
         });
     }
+    match channel.input_mode {
+        InputMode::Pipe => return Ok(()),
+        InputMode::FastFile => check_whole_names(channel, listing)?,
+        InputMode::File => {}
+    }
+    check_files(channel, listing)
+}
+
+/// A prefix that ends within a name is not allowed in FastFile mode.
+fn check_whole_names(channel: &ChannelSpec, listing: &Listing) -> Result<(), PlanError> {
+    let prefix = &listing.prefix;
+    let whole = |key: &str| match key.strip_prefix(prefix) {
+        Some(rest) => prefix.is_empty() || prefix.ends_with('/') || rest.is_empty() || rest.starts_with('/'),
+        None => false,
+    };
+    match listing.objects.iter().find(|object| !whole(&object.key)) {
+        Some(object) => Err(PlanError::PartialPrefix {
+            channel: channel.name.clone(),
+            uri: uri_text(channel),
+            key: object.key.clone(),
+        }),
+        None => Ok(()),
+    }
+}
+
+fn check_files(channel: &ChannelSpec, listing: &Listing) -> Result<(), PlanError> {
     let mut files = std::collections::BTreeMap::new();
     for object in &listing.objects {
-        let path = relative_path(&listing.prefix, &object.key);
+        let path = listing.relative(&object.key);
         if path.len() > MOST_PATH || path.contains('\0') || path.split('/').any(|name| name.len() > MOST_NAME)
         {
             return Err(PlanError::NoPath { channel: channel.name.clone(), key: object.key.clone() });
@@ -345,6 +425,10 @@ fn option(name: &str, value: Option<&str>) -> Vec<String> {
 /// The text of each `<channel>-manifest`: the prefix, then every object, the same on all hosts.
 pub fn manifests(spec: &TrainingJobSpec, surroundings: &Surroundings) -> IndexMap<String, String> {
     let listings = spec.channels.iter().zip(&surroundings.listings);
+    let has_one = |channel: &ChannelSpec| {
+        channel.input_mode == InputMode::File && matches!(channel.source, ChannelSource::S3 { .. })
+    };
+    let listings = listings.filter(|(channel, _)| has_one(channel));
     listings.map(|(channel, listing)| (channel.name.clone(), manifest(channel, listing))).collect()
 }
 

@@ -3,9 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::order::shuffled;
-use super::path::relative_path;
-use super::{ChannelPlan, Listing, ObjectPlan, shard};
-use crate::spec::{ChannelSpec, Distribution, ShardBy, TrainingJobSpec};
+use super::{ChannelPlan, Delivery, Entry, FolderPlan, Listing, ObjectPlan, Piece, PipePlan, shard};
+use crate::spec::{
+    ChannelSource, ChannelSpec, Compression, Distribution, FileSystemAccess, InputMode, RecordWrapper,
+    ShardBy, TrainingJobSpec,
+};
+use crate::storage::Object;
 
 /// How the entries of a channel (objects, or the lines of a manifest) are dealt out to the hosts that get it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,9 +61,9 @@ pub(super) fn deal_out(spec: &TrainingJobSpec, listings: &[Listing]) -> (Vec<Vec
     for (channel, listing) in spec.channels.iter().zip(listings) {
         let receivers = groups.iter().enumerate().filter(|(_, group)| channel.is_for(&group.name));
         let receivers: Vec<usize> = receivers.map(|(rank, _)| rank).collect();
-        let dealt =
-            channel_plans(channel, listing, Deal::of(channel, spec.settings.shard_by, receivers.len()));
-        warnings.extend(empty_warning(channel, listing.objects.len(), &dealt));
+        let deal = Deal::of(channel, spec.settings.shard_by, receivers.len());
+        let dealt = channel_plans(channel, listing, deal);
+        warnings.extend(empty_warning(channel, listing, &dealt));
         for (rank, plan) in receivers.into_iter().zip(dealt) {
             shares[rank].push(plan);
         }
@@ -70,36 +73,79 @@ pub(super) fn deal_out(spec: &TrainingJobSpec, listings: &[Listing]) -> (Vec<Vec
 
 /// The channel as each host gets it.
 fn channel_plans(channel: &ChannelSpec, listing: &Listing, deal: Deal) -> Vec<ChannelPlan> {
-    let sizes: Vec<_> = listing.objects.iter().map(|object| object.size).collect();
-    let planned = |index: usize| {
-        let object = &listing.objects[index];
-        let relative = relative_path(&listing.prefix, &object.key).to_owned();
-        ObjectPlan { source: object.source.clone(), relative, size: object.size }
+    match (&channel.source, channel.input_mode) {
+        (ChannelSource::FileSystem { access, .. }, _) => {
+            let read_only = *access == FileSystemAccess::ReadOnly;
+            let folder = FolderPlan { source: listing.place.clone().unwrap_or_default(), read_only };
+            let plan = ChannelPlan { delivery: Delivery::Folder(folder), ..empty_plan(channel) };
+            vec![plan; deal.hosts]
+        }
+        (_, InputMode::Pipe) => pipes(channel, listing, deal),
+        (_, InputMode::File) => files(channel, listing, deal, &Delivery::Files),
+        (_, InputMode::FastFile) => files(channel, listing, deal, &Delivery::WhenRead),
+    }
+}
+
+fn empty_plan(channel: &ChannelSpec) -> ChannelPlan {
+    ChannelPlan {
+        name: channel.name.clone(),
+        objects: Vec::new(),
+        replicated: channel.distribution == Distribution::FullyReplicated,
+        manifest: false,
+        delivery: Delivery::Files,
+    }
+}
+
+fn pipes(channel: &ChannelSpec, listing: &Listing, deal: Deal) -> Vec<ChannelPlan> {
+    let of_object = |object| Entry(vec![Piece::Object(planned(listing, object))]);
+    let entries = match &listing.lines {
+        Some(lines) => lines.clone(),
+        None => listing.objects.iter().map(of_object).collect(),
     };
+    let gunzip = channel.compression == Compression::Gzip;
+    let records = channel.record_wrapper == RecordWrapper::RecordIo;
+    let whole = PipePlan { entries, deal, index: 0, gunzip, records };
+    let plan = |index| {
+        let delivery = Delivery::Pipe(whole.clone().of_host(index));
+        ChannelPlan { delivery, ..empty_plan(channel) }
+    };
+    (0..deal.hosts).map(plan).collect()
+}
+
+fn files(channel: &ChannelSpec, listing: &Listing, deal: Deal, delivery: &Delivery) -> Vec<ChannelPlan> {
+    let sizes: Vec<_> = listing.objects.iter().map(|object| object.size).collect();
     let plan = |mut share: Vec<usize>| {
         // Files have no order.
         share.sort_unstable();
         ChannelPlan {
-            name: channel.name.clone(),
-            objects: share.into_iter().map(planned).collect(),
-            replicated: deal.shard_by.is_none(),
-            manifest: true,
+            objects: share.into_iter().map(|index| planned(listing, &listing.objects[index])).collect(),
+            manifest: *delivery == Delivery::Files,
+            delivery: delivery.clone(),
+            ..empty_plan(channel)
         }
     };
     deal.shares(&sizes, 0).into_iter().map(plan).collect()
 }
 
-fn empty_warning(channel: &ChannelSpec, objects: usize, dealt: &[ChannelPlan]) -> Option<String> {
-    let empty = dealt.iter().filter(|share| share.objects.is_empty()).count();
-    let plural = if objects == 1 { "object" } else { "objects" };
+fn planned(listing: &Listing, object: &Object) -> ObjectPlan {
+    let relative = listing.relative(&object.key).to_owned();
+    ObjectPlan { source: object.source.clone(), relative, size: object.size }
+}
+
+fn empty_warning(channel: &ChannelSpec, listing: &Listing, dealt: &[ChannelPlan]) -> Option<String> {
+    if let ChannelSource::FileSystem { .. } = channel.source {
+        return None;
+    }
+    let empty = dealt.iter().filter(|share| share.entries() == 0).count();
+    let (count, noun) = match &listing.lines {
+        Some(lines) => (lines.len(), "line"),
+        None => (listing.objects.len(), "object"),
+    };
+    let plural = if count == 1 { "" } else { "s" };
     let get = if empty == 1 { "gets" } else { "get" };
-    (empty > 0).then(|| {
-        format!(
-            "channel {}: {objects} {plural} for {} instances: {empty} {get} none",
-            channel.name,
-            dealt.len()
-        )
-    })
+    let (name, hosts) = (&channel.name, dealt.len());
+    (empty > 0)
+        .then(|| format!("channel {name}: {count} {noun}{plural} for {hosts} instances: {empty} {get} none"))
 }
 
 #[cfg(test)]

@@ -157,8 +157,7 @@ fn instances(count: u32) -> String {
 
 /// Refuses an instance whose inputs do not fit into its volume.
 pub(super) fn check_volume(host: &str, channels: &[ChannelPlan], limits: Limits) -> Result<(), LimitsError> {
-    let objects = channels.iter().flat_map(|channel| &channel.objects);
-    let input = objects.map(|object| object.size).fold(0, u64::saturating_add);
+    let input = channels.iter().map(ChannelPlan::volume).fold(0, u64::saturating_add);
     match limits.volume {
         Some(volume) if input > volume => Err(LimitsError::Volume { host: host.to_owned(), input, volume }),
         _ => Ok(()),
@@ -215,6 +214,7 @@ mod tests {
             objects: vec![object(size), object(1)],
             replicated: true,
             manifest: false,
+            delivery: crate::plan::Delivery::Files,
         };
         let limits = Limits { volume: Some(100), ..Limits::of_pids(None) };
         assert_eq!(check_volume("algo-1", &[channel(49), channel(49)], limits), Ok(()));

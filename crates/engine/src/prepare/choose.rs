@@ -6,7 +6,9 @@ use super::Machine;
 use super::container::{self, ContainerError, ImageProgress};
 use crate::docker::{Daemon, Kind};
 use crate::explain::chain;
-use crate::image::{Bring, ImageReference, ObtainError, Platform, UnpackedImage};
+use crate::image::{
+    Bring, DaemonImage, ImageConfig, ImageReference, LoadedImages, ObtainError, Platform, UnpackedImage,
+};
 use crate::plan::{DockerPlan, Image};
 use crate::runtime;
 
@@ -23,10 +25,29 @@ pub enum RuntimeChoice {
     Docker,
 }
 
+/// A container image that can be run. As long as this is kept, nobody removes it.
+#[derive(Debug)]
+pub enum PreparedImage {
+    /// One that is run without a daemon.
+    Unpacked(Box<UnpackedImage>),
+    /// One that a daemon has.
+    OfDaemon(Box<DaemonImage>),
+}
+
+impl PreparedImage {
+    /// How it wants to be run.
+    pub fn config(&self) -> &ImageConfig {
+        match self {
+            Self::Unpacked(image) => &image.config,
+            Self::OfDaemon(image) => &image.config,
+        }
+    }
+}
+
 /// An image that can be run, and what keeps it.
 pub(super) struct Obtained {
     pub(super) image: Image,
-    pub(super) unpacked: Option<UnpackedImage>,
+    pub(super) kept: Option<PreparedImage>,
     pub(super) warning: Option<String>,
 }
 
@@ -85,7 +106,7 @@ async fn without_daemon(
     progress: ImageProgress,
 ) -> Result<Obtained, ContainerError> {
     let (image, unpacked) = machine.image_source.obtain(name, progress).await?;
-    Ok(Obtained { image, unpacked: Some(unpacked), warning: None })
+    Ok(Obtained { image, kept: Some(PreparedImage::Unpacked(Box::new(unpacked))), warning: None })
 }
 
 async fn through(
@@ -103,6 +124,7 @@ async fn through(
         platform: Platform::of_this_machine(),
         credentials: machine.image_source.credentials(name, &reference)?,
         scratch: machine.data.clone(),
+        loaded: LoadedImages::of(&machine.data),
         progress,
     };
     let brought = bring.bring(&reference, name).await;
@@ -111,7 +133,7 @@ async fn through(
     runtime::remember(&machine.data, &daemon.socket).map_err(ContainerError::Remember)?;
     let docker = DockerPlan {
         socket: daemon.socket.clone(),
-        image: brought.id,
+        image: brought.id.clone(),
         user: brought.config.user.clone(),
         working_directory: brought.config.working_directory.clone(),
         stop_signal: container::stop_signal(name, &brought.config)?,
@@ -120,6 +142,7 @@ async fn through(
         isolated: false,
         data: machine.data.clone(),
     };
-    let image = Image::OfDaemon { docker, config: Box::new(brought.config) };
-    Ok(Obtained { image, unpacked: None, warning: brought.warning })
+    let image = Image::OfDaemon { docker, config: Box::new(brought.config.clone()) };
+    let warning = brought.warning.clone();
+    Ok(Obtained { image, kept: Some(PreparedImage::OfDaemon(Box::new(brought))), warning })
 }

@@ -17,7 +17,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use super::jail::Mount;
-use crate::plan::{DockerPlan, InstancePlan, Limits, Role};
+use crate::plan::{Delivery, DockerPlan, InstancePlan, Limits, Role};
 use crate::run::RunDirectory;
 
 mod create;
@@ -28,10 +28,9 @@ mod start;
 mod sweep;
 
 pub use init::container_init;
-pub use sweep::remember;
+pub use sweep::{remember, sweep};
 
 pub(crate) use start::{Running, start};
-pub(crate) use sweep::sweep;
 
 /// The hidden subcommands that run [`container_init`].
 const INIT_COMMAND: &str = "container-init";
@@ -73,6 +72,15 @@ pub(crate) struct Container {
     order: Order,
 }
 
+/// What is known of the memory of a container that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Memory {
+    /// Whether the kernel has killed a program for want of it.
+    pub(crate) ran_out: bool,
+    /// The most that the container had, in bytes.
+    pub(crate) peak: Option<u64>,
+}
+
 /// What the first process of a container is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Order {
@@ -85,6 +93,8 @@ struct Order {
     stop_signal: i32,
     /// The folders that must be there: daemons have been seen that leave out an overlay without a word.
     channels: Vec<String>,
+    /// Those of them that are not the instance's own: they belong to whom they belong to.
+    shared: Vec<String>,
 }
 
 /// The container in which a plan's `train` runs.
@@ -117,9 +127,16 @@ pub(super) fn container(
             working_directory: docker.working_directory.clone(),
             user: docker.user.clone(),
             stop_signal: docker.stop_signal,
-            channels: plan.channels.iter().map(|channel| channel.name.clone()).collect(),
+            channels: folders(plan, |delivery| !matches!(delivery, Delivery::Pipe(_))),
+            shared: folders(plan, |delivery| matches!(delivery, Delivery::WhenRead | Delivery::Folder(_))),
         },
     }
+}
+
+/// The names of the channels that are delivered in some way.
+fn folders(plan: &InstancePlan, fits: impl Fn(&Delivery) -> bool) -> Vec<String> {
+    let channels = plan.channels.iter().filter(|channel| fits(&channel.delivery));
+    channels.map(|channel| channel.name.clone()).collect()
 }
 
 /// What a container has left for whoever comes after it.

@@ -171,11 +171,16 @@ pub(crate) struct RunAs {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Message {
     /// The namespaces are there.
-    Unshared,
+    Unshared {
+        /// Why the ids that are set aside for the user were refused, if that is so.
+        refusal: Option<String>,
+    },
     /// PID 1 is there and begins to make the jail.
     Begun {
-        /// Its number on the machine.
-        pid: i32,
+        /// Its number on the machine and its start time.
+        process: String,
+        /// Whether it has other user ids than 0.
+        other_ids: bool,
     },
     /// The kernel refuses namespaces.
     NamespacesRefused {
@@ -210,6 +215,11 @@ pub(crate) enum Message {
     },
     /// `train` has ended.
     Exited(Exit),
+    /// The most memory that the instance had, where a daemon has made its control group.
+    MemoryPeak {
+        /// In bytes.
+        bytes: u64,
+    },
 }
 
 /// What shows the layers of an image where the kernel refuses an overlay whose changes go to the disk.

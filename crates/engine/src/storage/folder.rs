@@ -26,6 +26,21 @@ pub(super) fn list(root: &Path, key: &str) -> Result<Vec<Object>, StorageError> 
     Ok(objects)
 }
 
+/// The one object of a key; none if there is no file.
+pub(super) fn object(root: &Path, key: &str) -> Result<Option<Object>, StorageError> {
+    let path = root.join(key);
+    match fs::metadata(&path) {
+        Ok(found) if found.is_file() => {
+            Ok(Some(Object { key: key.to_owned(), source: ObjectSource::File(path), size: found.len() }))
+        }
+        Ok(_) => Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// A key below a folder's key.
 fn prefixed(folder: &str, name: &str) -> String {
     if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }

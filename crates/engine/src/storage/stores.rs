@@ -15,6 +15,7 @@ use super::s3::Bucket;
 use super::{Buckets, ObjectSource, StorageError, StoreAddress, StoreCredentials, StoreError};
 
 mod download;
+mod head;
 mod list;
 
 use download::Download;

@@ -17,8 +17,8 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::process::{Pid, PidfdFlags, getuid, pidfd_open};
 use tempfile::TempDir;
 use trainyard_engine::plan::{
-    ChannelPlan, GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, NetworkPlan, ObjectPlan, OutputPlan,
-    Role, RuntimePlan, StoragePlan,
+    ChannelPlan, Delivery, GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, NetworkPlan, ObjectPlan,
+    OutputPlan, Role, RuntimePlan, StoragePlan,
 };
 use trainyard_engine::run::{
     InstanceDirectory, LogLine, Manifests, Outcome, Parts, Report, RunDirectory, Stamped, Stream, Tail,
@@ -102,7 +102,8 @@ impl Case {
             });
         }
         let name = name.to_owned();
-        self.plan.channels.push(ChannelPlan { name, objects, replicated: true, manifest: false });
+        let delivery = Delivery::Files;
+        self.plan.channels.push(ChannelPlan { name, objects, replicated: true, manifest: false, delivery });
         folder
     }
 

@@ -36,6 +36,9 @@ fn text(config: &Config) -> String {
     ];
     lines.extend(["".to_owned(), "[buckets]".to_owned()]);
     lines.extend(config.places.buckets.iter().map(|(name, setting)| line(&quoted(name), &folder(setting))));
+    lines.extend(["".to_owned(), "[file_systems]".to_owned()]);
+    let file_systems = config.places.file_systems.iter();
+    lines.extend(file_systems.map(|(id, setting)| line(&quoted(id), &folder(setting))));
     lines.extend(["".to_owned(), "[images]".to_owned()]);
     lines.extend(config.places.images.iter().map(|(name, setting)| line(&quoted(name), setting)));
     for (name, setting) in &config.notify {

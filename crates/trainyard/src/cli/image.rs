@@ -3,18 +3,17 @@
 use std::env;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use clap::{Subcommand, ValueEnum, ValueHint};
-use indicatif::HumanBytes;
-use trainyard_engine::image::{ImageStore, ProgramImage, Unused};
+use trainyard_engine::image::ProgramImage;
 
-use crate::config::{Config, Flags};
+mod kept;
+
 use crate::exit::Exit;
 use crate::show::out;
 
-/// Write built-in workloads as container images, remove images that are not used
+/// Write built-in workloads as container images; list and remove images that are kept here
 #[derive(Debug, clap::Args)]
 pub(super) struct Image {
     #[command(subcommand)]
@@ -24,7 +23,9 @@ pub(super) struct Image {
 #[derive(Debug, Subcommand)]
 enum Action {
     Export(Export),
-    Prune(Prune),
+    Ls(kept::List),
+    Rm(kept::Remove),
+    Prune(kept::Prune),
 }
 
 /// Write a built-in workload as a container image
@@ -56,6 +57,8 @@ impl Image {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         match self.action {
             Action::Export(export) => export.run(),
+            Action::Ls(list) => list.run(),
+            Action::Rm(remove) => remove.run(),
             Action::Prune(prune) => prune.run(),
         }
     }
@@ -82,47 +85,6 @@ impl Export {
         let written = || write_whole(&image, &self.output);
         written().with_context(|| self.output.display().to_string())?;
         out(&format!("{}: {}", self.output.display(), image.tags.join(", ")))?;
-        Ok(Exit::Completed)
-    }
-}
-
-/// Remove images that no job uses from this machine
-///
-/// Layers that another image needs stay. An image that is needed again is brought here again.
-#[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  trainyard image prune --older-than 30\n  trainyard image prune --dry-run"
-)]
-struct Prune {
-    /// Keep what was used within so many days
-    #[arg(long, value_name = "DAYS", default_value_t = 0)]
-    older_than: u32,
-    /// Only say what would be removed
-    #[arg(long)]
-    dry_run: bool,
-    #[command(flatten)]
-    flags: Flags,
-}
-
-impl Prune {
-    fn run(self) -> anyhow::Result<Exit> {
-        let config = Config::read(&self.flags)?;
-        let store = ImageStore::open(config.data_dir.value.join("images"))?;
-        let age = Duration::from_secs(u64::from(self.older_than) * 24 * 60 * 60);
-        let before = SystemTime::now().checked_sub(age).context("--older-than is too long ago")?;
-        let unused = if self.dry_run { store.unused(before) } else { store.remove_unused(before) }?;
-        let (mut images, mut bytes) = (0_u64, 0);
-        for one in &unused {
-            match one {
-                Unused::Image(digest) => {
-                    images += 1;
-                    out(&digest.to_string())?;
-                }
-                Unused::Layer { bytes: size, .. } | Unused::File { bytes: size, .. } => bytes += size,
-            }
-        }
-        let done = if self.dry_run { "would be removed" } else { "removed" };
-        out(&format!("{images} images {done}, {}", HumanBytes(bytes)))?;
         Ok(Exit::Completed)
     }
 }

@@ -105,9 +105,16 @@ impl Summary {
             rows: rows.map(|rows| row_range(rank, world_size, rows)).map(|range| (range.start, range.end)),
         });
         let instances: Vec<_> = instances.collect();
-        let names = plan.instances.first().map(|instance| instance.channels.as_slice()).unwrap_or_default();
-        let channels = names.iter().enumerate().map(|(index, channel)| {
-            ChannelTotal::of(&channel.name, instances.iter().filter_map(|row| row.channels.get(index)))
+        // Not every instance has every channel.
+        let mut names: Vec<&String> = Vec::new();
+        for channel in plan.instances.iter().flat_map(|instance| &instance.channels) {
+            if !names.contains(&&channel.name) {
+                names.push(&channel.name);
+            }
+        }
+        let channels = names.into_iter().map(|name| {
+            let shares = instances.iter().flat_map(|row| &row.channels);
+            ChannelTotal::of(name, shares.filter(|share| share.channel == *name))
         });
         Self {
             job: plan.job.clone(),
@@ -177,11 +184,7 @@ impl InstanceRow {
 
 impl Share {
     fn of(channel: &trainyard_engine::plan::ChannelPlan) -> Self {
-        Self {
-            channel: channel.name.clone(),
-            objects: channel.objects.len() as u64,
-            bytes: channel.objects.iter().map(|object| object.size).sum(),
-        }
+        Self { channel: channel.name.clone(), objects: channel.entries() as u64, bytes: channel.size() }
     }
 }
 

@@ -29,6 +29,8 @@ pub(super) struct Settings {
     #[serde(default)]
     pub(super) buckets: BTreeMap<String, PathBuf>,
     #[serde(default)]
+    pub(super) file_systems: BTreeMap<String, PathBuf>,
+    #[serde(default)]
     pub(super) images: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) notify: BTreeMap<String, notify::Written>,

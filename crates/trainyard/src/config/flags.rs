@@ -19,6 +19,9 @@ pub(crate) struct Flags {
     /// Use the folder DIR as the bucket NAME; other buckets are folders in <data-dir>/s3
     #[arg(long = "bucket", value_name = "NAME=DIR", value_parser = bucket, value_hint = ValueHint::DirPath)]
     pub(crate) buckets: Vec<(String, PathBuf)>,
+    /// Use the folder DIR as the shared file system ID of a FileSystemDataSource
+    #[arg(long = "file-system", value_name = "ID=DIR", value_parser = file_system, value_hint = ValueHint::DirPath)]
+    pub(crate) file_systems: Vec<(String, PathBuf)>,
     /// Run SOURCE where a job file says NAME, such as my/image=host:./bin
     #[arg(long = "image", value_name = "NAME=SOURCE", value_parser = image)]
     pub(crate) images: Vec<(String, String)>,
@@ -38,6 +41,11 @@ fn bucket(text: &str) -> Result<(String, PathBuf), String> {
     Ok((name, PathBuf::from(folder)))
 }
 
+fn file_system(text: &str) -> Result<(String, PathBuf), String> {
+    let (id, folder) = split(text).ok_or("write ID=DIR, such as fs-0123456789abcdef0=/mnt/data")?;
+    Ok((id, PathBuf::from(folder)))
+}
+
 fn image(text: &str) -> Result<(String, String), String> {
     Ok(split(text).ok_or("write NAME=SOURCE, such as my/image=host:./bin")?)
 }
@@ -55,6 +63,7 @@ mod tests {
     fn a_pair_that_is_none_is_told_what_to_write() {
         for text in ["b", "b=", "=./data"] {
             assert!(bucket(text).unwrap_err().contains("NAME=DIR"), "{text}");
+            assert!(file_system(text).unwrap_err().contains("ID=DIR"), "{text}");
             assert!(image(text).unwrap_err().contains("NAME=SOURCE"), "{text}");
         }
         assert_eq!(bucket("b=a=c"), Ok(("b".into(), "a=c".into())));

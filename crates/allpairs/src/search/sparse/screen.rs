@@ -19,6 +19,7 @@ use crate::search::blocks::{Block, Board, Found, Hit, Side, Worker};
 use crate::search::candidates::Scorer;
 use crate::search::share::Share;
 use crate::search::{BLOCKS_PER_THREAD, Ended, Search};
+use crate::settings::Selection;
 use crate::sparse::SparseRows;
 
 /// Rows of a block: their sums take a first-level cache, or most of it.
@@ -29,6 +30,9 @@ const SIGNATURE_ROWS: usize = 1 << 14;
 
 /// Pairs are handed over once there are so many.
 const HITS: usize = 2048;
+
+/// With a lower threshold or none, most rows soon have as many neighbours as are asked for.
+const LOW_THRESHOLD: f32 = 0.25;
 
 /// Rows of the other side between two looks at the stop flag.
 const STOP_STEP: usize = 256;
@@ -117,6 +121,27 @@ impl<'a> SparseScreen<'a> {
             _ if search.stopped() => Err(Ended::Stopped),
             Some(blocks) => self.board.hand_over(blocks, &|| SparseScorer::new(self), &mut take),
             None => search.run_unscreened(self.share, take),
+        }
+    }
+
+    /// The floor of a row that meets a block, raised if it has no list yet and some rows of the block are certainly
+    /// good enough: else its first block would be scored whole.
+    fn raised(
+        &self,
+        floor: f32,
+        (other, frequent): (usize, &Frequent),
+        (sums, limits): (&[f32], &Limits),
+    ) -> f32 {
+        let Selection { top_k, threshold } = self.board.search.selection;
+        match top_k {
+            Some(top_k)
+                if threshold.unwrap_or(0.0) < LOW_THRESHOLD
+                    && floor <= Margin::short(self.board.first_floor) =>
+            {
+                let reached = limits.surely_reached(sums, frequent.rests[other], top_k);
+                floor.max(self.board.margin.behind(reached))
+            }
+            _ => floor,
         }
     }
 
@@ -258,7 +283,7 @@ impl<'a> Room<'a> {
         if let Some(mirror) = side.mirror {
             mirror.load_floors(other - mirror.rows.start, &mut floor);
         }
-        let floor = Margin::short(floor[0]);
+        let mut floor = Margin::short(floor[0]);
         let row = |at: u16| block.rows.start + usize::from(self.turned.order[usize::from(at)]);
         // Within one block each pair is seen once.
         let counts = |at: u16| row(at) < other || (row(at) > other && !side.later_only);
@@ -272,8 +297,14 @@ impl<'a> Room<'a> {
             }
             (Way::Sums(frequent), Means::Sums { sums, limits, signatures, above }) => {
                 above.clear();
-                add_up(self.screen, (other, frequent, floor), (&self.turned, &mut sums.0, limits), above);
-                if block.rows.contains(&other) {
+                add_up(self.screen, (other, frequent), (&self.turned, &mut sums.0));
+                let sums = &mut sums.0[..limits.len()];
+                let within = block.rows.contains(&other);
+                if !within && side.mirror.is_some() {
+                    floor = self.screen.raised(floor, (other, frequent), (sums, limits));
+                }
+                self.screen.lanes.pass(sums, limits, (frequent.rests[other], floor), above);
+                if within {
                     above.retain(|(at, _)| counts(*at));
                 }
                 keep_near(self.screen, (other, frequent, floor), (limits, signatures), above);
@@ -323,17 +354,15 @@ fn sift(
     passed.dedup();
 }
 
-/// Passes the rows that may reach a floor by their sums and the norms in frequent columns.
+/// Adds the products of a row to the sums of all rows of the block.
 fn add_up(
     screen: &SparseScreen,
-    (other, frequent, floor): (usize, &Frequent, f32),
-    (turned, sums, limits): (&Turned, &mut [f32; 1 << 16], &Limits),
-    above: &mut Vec<(u16, f32)>,
+    (other, frequent): (usize, &Frequent),
+    (turned, sums): (&Turned, &mut [f32; 1 << 16]),
 ) {
     for (column, weight) in screen.ordered.front(other, frequent.lengths[other]) {
         turned.add(column, weight, sums);
     }
-    screen.lanes.pass(&mut sums[..limits.len()], limits, (frequent.rests[other], floor), above);
 }
 
 /// Keeps the rows that may reach a floor by their sums and their signatures in frequent columns.

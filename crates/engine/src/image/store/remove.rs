@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use fs_err as fs;
@@ -35,9 +35,24 @@ pub enum Unused {
     },
 }
 
+/// Which images are meant.
+#[derive(Clone, Copy)]
+enum Which<'a> {
+    /// Those that nobody has wanted since.
+    NotSince(SystemTime),
+    /// One.
+    One(&'a Digest),
+}
+
 /// What is not used can't be removed.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoveUnusedError {
+    /// The image that is to be removed.
+    #[error("a job uses the image {digest} at the moment: stop it, or try again when it has ended")]
+    InUse {
+        /// The image.
+        digest: Digest,
+    },
     /// Somebody needs the store as it is.
     #[error("images are being obtained at the moment: try again when that is done")]
     Busy,
@@ -57,7 +72,7 @@ impl ImageStore {
     /// Fails if images are being obtained, or the store can't be read.
     pub fn unused(&self, before: SystemTime) -> Result<Vec<Unused>, RemoveUnusedError> {
         let _alone = self.lock_alone()?;
-        Ok(self.find_unused(before)?.0)
+        Ok(self.find_unused(Which::NotSince(before))?.0)
     }
 
     /// Removes images that nobody uses and that were obtained last `before`, the layers of no other
@@ -68,7 +83,25 @@ impl ImageStore {
     /// Fails if images are being obtained, or something can't be removed.
     pub fn remove_unused(&self, before: SystemTime) -> Result<Vec<Unused>, RemoveUnusedError> {
         let _alone = self.lock_alone()?;
-        let (unused, _locks) = self.find_unused(before)?;
+        self.remove_which(Which::NotSince(before))
+    }
+
+    /// Removes one image and the layers that no other image needs. Returns what was removed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a job uses the image, images are being obtained, or something can't be removed.
+    pub fn remove_image(&self, digest: &Digest) -> Result<Vec<Unused>, RemoveUnusedError> {
+        let _alone = self.lock_alone()?;
+        let removed = self.remove_which(Which::One(digest))?;
+        if !removed.contains(&Unused::Image(*digest)) && self.image(digest).exists() {
+            return Err(RemoveUnusedError::InUse { digest: *digest });
+        }
+        Ok(removed)
+    }
+
+    fn remove_which(&self, which: Which<'_>) -> Result<Vec<Unused>, RemoveUnusedError> {
+        let (unused, _locks) = self.find_unused(which)?;
         for one in &unused {
             self.remove(one)?;
         }
@@ -87,11 +120,15 @@ impl ImageStore {
 
     /// The locks keep what was found unused as it is. Images come first, so that none is left without
     /// its layers.
-    fn find_unused(&self, before: SystemTime) -> Result<(Vec<Unused>, Vec<File>), StoreError> {
+    fn find_unused(&self, which: Which<'_>) -> Result<(Vec<Unused>, Vec<File>), StoreError> {
         let (mut unused, mut locks, mut needed) = (Vec::new(), Vec::new(), BTreeSet::new());
-        for (name, path) in self.names("images")? {
+        for (name, path) in self.entries("images")? {
             let Some(digest) = Digest::from_hex(&name) else { continue };
-            match lock_unused(&path, before)? {
+            let meant = match which {
+                Which::NotSince(before) => was_obtained(&path)? < before,
+                Which::One(one) => *one == digest,
+            };
+            match if meant { lock_unused(&path)? } else { None } {
                 Some(lock) => {
                     locks.push(lock);
                     unused.push(Unused::Image(digest));
@@ -103,7 +140,7 @@ impl ImageStore {
                 }
             }
         }
-        for (name, path) in self.names("layers")? {
+        for (name, path) in self.entries("layers")? {
             match Digest::from_hex(&name) {
                 Some(diff_id) if !needed.contains(&diff_id) => {
                     let size = fs::read_to_string(path.join("size")).unwrap_or_default();
@@ -113,17 +150,21 @@ impl ImageStore {
                 None => unused.push(file(path)),
             }
         }
+        if let Which::One(_) = which {
+            unused.retain(|one| !matches!(one, Unused::File { .. }));
+            return Ok((unused, locks));
+        }
         for folder in ["blobs", "incoming"] {
-            unused.extend(self.names(folder)?.into_iter().map(|(_, path)| file(path)));
+            unused.extend(self.entries(folder)?.into_iter().map(|(_, path)| file(path)));
         }
         // Manifests are small, and say what a digest stands for as long as there are images.
         if needed.is_empty() {
-            unused.extend(self.names("manifests")?.into_iter().map(|(_, path)| file(path)));
+            unused.extend(self.entries("manifests")?.into_iter().map(|(_, path)| file(path)));
         }
         Ok((unused, locks))
     }
 
-    fn names(&self, folder: &str) -> Result<Vec<(String, PathBuf)>, StoreError> {
+    pub(super) fn entries(&self, folder: &str) -> Result<Vec<(String, PathBuf)>, StoreError> {
         let folder = self.root.join(folder);
         let listed = fs::read_dir(&folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let entries = listed.map_err(|source| at("list", &folder, source))?;
@@ -133,7 +174,12 @@ impl ImageStore {
 
     fn remove(&self, unused: &Unused) -> Result<(), RemoveUnusedError> {
         match unused {
-            Unused::Image(digest) => remove_tree(&self.image(digest))?,
+            Unused::Image(digest) => {
+                remove_tree(&self.image(digest))?;
+                if self.names_of(digest).exists() {
+                    remove_tree(&self.names_of(digest))?;
+                }
+            }
             // Under another name first, so that half of it is never taken for all of it.
             Unused::Layer { diff_id, .. } => {
                 let layer = self.layer(diff_id);
@@ -147,13 +193,14 @@ impl ImageStore {
     }
 }
 
-/// The lock of an image that nobody uses and nobody has wanted since.
-fn lock_unused(path: &PathBuf, before: SystemTime) -> Result<Option<File>, StoreError> {
+fn was_obtained(path: &Path) -> Result<SystemTime, StoreError> {
+    let found = fs::metadata(path).and_then(|found| found.modified());
+    found.map_err(|source| at("look at", path, source))
+}
+
+/// The lock of an image that nobody uses.
+fn lock_unused(path: &Path) -> Result<Option<File>, StoreError> {
     let file = File::options().read(true).open(path).map_err(|source| at("open", path, source))?;
-    let found = file.metadata().and_then(|found| found.modified());
-    if found.map_err(|source| at("look at", path, source))? >= before {
-        return Ok(None);
-    }
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(file)),
         Err(Errno::AGAIN) => Ok(None),

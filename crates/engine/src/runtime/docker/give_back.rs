@@ -4,7 +4,10 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Stat, Uid, chownat, openat, statat};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Stat, StatxAttributes, StatxFlags, Uid, chownat, openat,
+    statat, statx,
+};
 
 /// A user and a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +22,7 @@ impl Owner {
         Ok(Self::from(&statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?))
     }
 
-    /// Gives a file, a folder or a link, and all below it on the same file system, to this owner.
+    /// Gives a file, a folder or a link, and all below it that is not mounted there, to this owner.
     ///
     /// Links are given and never followed.
     pub(super) fn take_all(self, path: &Path) -> io::Result<()> {
@@ -35,13 +38,14 @@ impl Owner {
         Ok(())
     }
 
-    /// Gives a folder and those directly in it to this owner, and nothing else.
-    pub(super) fn take_folders(self, path: &Path) -> io::Result<()> {
+    /// Gives a folder and those directly in it to this owner, but for some, and nothing else.
+    pub(super) fn take_folders(self, path: &Path, but: &[String]) -> io::Result<()> {
         self.take(CWD, path, &statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?)?;
         let folder = open_folder(CWD, path)?;
         for name in names(&folder)? {
             let stat = statat(&folder, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW)?;
-            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            let passed_over = but.iter().any(|but| but.as_bytes() == name);
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory && !passed_over {
                 self.take(folder.as_fd(), name.as_slice(), &stat)?;
             }
         }
@@ -51,7 +55,7 @@ impl Owner {
     fn take_below(self, folder: &OwnedFd, device: u64, open: &mut Vec<OwnedFd>) -> io::Result<()> {
         for name in names(folder)? {
             let stat = statat(folder, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW)?;
-            if stat.st_dev != device {
+            if stat.st_dev != device || is_mounted(folder, &name, &stat)? {
                 continue;
             }
             self.take(folder.as_fd(), name.as_slice(), &stat)?;
@@ -95,6 +99,15 @@ pub(super) fn is_foreign(path: &Path, own: u32) -> bool {
         Ok(false)
     };
     look().unwrap_or(true)
+}
+
+/// Whether a folder is one of the same file system that is shown there, such as one of the user's.
+fn is_mounted(folder: &OwnedFd, name: &[u8], stat: &Stat) -> io::Result<bool> {
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+        return Ok(false);
+    }
+    let found = statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE)?;
+    Ok(found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
 fn open_folder(parent: impl AsFd, name: impl rustix::path::Arg) -> io::Result<OwnedFd> {

@@ -70,13 +70,25 @@ fn carry_out(socket: &mut UnixStream) -> Result<(), SetupError> {
     };
     // The daemon limits the number of processes.
     let rules = Rules { stop_signal: order.stop_signal, most_processes: None, instead: None };
-    let ran = hand_over(&user).and_then(|()| {
+    let shared = order.shared.clone();
+    let ran = hand_over(&user, &shared).and_then(|()| {
         let (program, run_as) = program(order, user);
         run(&program, Some(&run_as), rules, socket)
     });
     // Whatever became of it: nothing goes on, and what was written belongs to who has submitted the job.
     sys::signal_all(libc::SIGKILL);
-    ran.and(reap_all()).and(give_back(submitter))
+    ran.and(reap_all())?;
+    if let Some(bytes) = memory_peak() {
+        tell(socket, &Message::MemoryPeak { bytes })?;
+    }
+    give_back(submitter, &shared)
+}
+
+/// What the kernel has counted in the container's own control group, of version 2 or 1.
+fn memory_peak() -> Option<u64> {
+    let files = ["memory.peak", "memory/memory.max_usage_in_bytes"];
+    let read = |file| fs_err::read_to_string(Path::new("/sys/fs/cgroup").join(file));
+    files.into_iter().find_map(|file| read(file).ok()?.trim().parse().ok())
 }
 
 /// Takes the pipes that come with the supervisor's first byte as standard output and error.
@@ -97,26 +109,26 @@ fn take_streams(socket: &UnixStream) -> io::Result<()> {
 
 /// Gives the image's user what it must be able to write: `/opt/ml`, and the streams, which it may open
 /// again as `/dev/stdout`.
-fn hand_over(user: &User) -> Result<(), SetupError> {
+fn hand_over(user: &User, shared: &[String]) -> Result<(), SetupError> {
     let owner = Owner { uid: user.uid, gid: user.gid };
     owner.take_all(Path::new(ML)).map_err(at("give to the image's user", Path::new(ML)))?;
     if user.uid != 0 {
         // Root may write there as it is.
         let channels = Path::new(CHANNELS);
-        owner.take_folders(channels).map_err(at("give to the image's user", channels))?;
+        owner.take_folders(channels, shared).map_err(at("give to the image's user", channels))?;
     }
     let (uid, gid) = (Some(Uid::from_raw(user.uid)), Some(Gid::from_raw(user.gid)));
     fchown(io::stdout(), uid, gid).map_err(step("give standard output to the image's user"))?;
     fchown(io::stderr(), uid, gid).map_err(step("give standard error to the image's user"))
 }
 
-fn give_back(submitter: Owner) -> Result<(), SetupError> {
+fn give_back(submitter: Owner, shared: &[String]) -> Result<(), SetupError> {
     for folder in [ML, TMP].map(Path::new) {
         submitter.take_all(folder).map_err(at("give back", folder))?;
     }
     let channels = Path::new(CHANNELS);
     if channels.is_dir() {
-        submitter.take_folders(channels).map_err(at("give back", channels))?;
+        submitter.take_folders(channels, shared).map_err(at("give back", channels))?;
     }
     Ok(())
 }

@@ -19,8 +19,8 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::network::{self, Network};
-use super::{Container, Left, create, give_back};
-use crate::docker::{Daemon, DaemonError, reason, status};
+use super::{Container, Left, Memory, create, give_back};
+use crate::docker::{Daemon, DaemonError, Kind, reason, status};
 use crate::instance::Source;
 use crate::run::Exit;
 use crate::runtime::jail::start::{Output, StartError};
@@ -133,17 +133,21 @@ impl Running {
         }
     }
 
+    /// Whether the kernel killed a program of the container for want of memory, once it has ended and was asked how.
+    pub(crate) async fn memory(&mut self) -> Memory {
+        let peak = match self.talk.message().await {
+            Some(Message::MemoryPeak { bytes }) => Some(bytes),
+            _ => None,
+        };
+        Memory { ran_out: self.ending.is_some_and(|ending| ending.out_of_memory), peak }
+    }
+
     /// Waits until the container is no more.
     pub(crate) async fn ended(&mut self) -> io::Result<()> {
         if self.ending.is_none() {
             self.ending = Some((&mut self.watched).await.map_err(io::Error::other)??);
         }
         Ok(())
-    }
-
-    /// Whether the kernel killed a program of the container for want of memory.
-    pub(crate) fn ran_out_of_memory(&self) -> bool {
-        self.ending.is_some_and(|ending| ending.out_of_memory)
     }
 
     /// Kills a container whose first process may not listen yet.
@@ -201,19 +205,56 @@ async fn begin(
     left: &Left,
     socket: &Path,
 ) -> Result<(String, Option<fs::File>), StartError> {
-    let joined = match container.peers.is_empty() {
-        true => None,
-        false => Some(network::join(daemon, container, &left.program).await.map_err(refused)?),
+    let make = |network| make(daemon, container, left, socket, network);
+    let Some(expected) = network::expected(container) else {
+        let id = run(daemon, container, make(None).await?).await?;
+        return Ok((id, None));
     };
-    let network: Option<&Network> = joined.as_ref().map(|(network, _)| network);
+    // Docker takes a container whose network is not there yet, so that both can be made at once.
+    let early = async {
+        match daemon.kind {
+            Kind::Docker => make(Some(&expected)).await.ok(),
+            Kind::Podman => None,
+        }
+    };
+    let (joined, early) = tokio::join!(network::join(daemon, container, &left.program), early);
+    let fits = joined.as_ref().is_ok_and(|(network, _)| *network == expected);
+    let early = match early {
+        Some(id) if !fits => {
+            remove(daemon, &id).await;
+            None
+        }
+        early => early,
+    };
+    let (network, joined) = joined.map_err(refused)?;
+    let id = match early {
+        Some(id) => id,
+        None => make(Some(&network)).await?,
+    };
+    Ok((run(daemon, container, id).await?, Some(joined)))
+}
+
+async fn make(
+    daemon: &Daemon,
+    container: &Container,
+    left: &Left,
+    socket: &Path,
+    network: Option<&Network>,
+) -> Result<String, StartError> {
     let body = create::instance(container, left, socket, network);
     let created = daemon.client.create_container(None::<CreateContainerOptions>, body).await;
-    let id = created.map_err(|error| not_started(daemon, container, "make the container", error))?.id;
-    if let Err(error) = daemon.client.start_container(&id, None).await {
-        remove(daemon, &id).await;
-        return Err(not_started(daemon, container, "start the container", error));
+    Ok(created.map_err(|error| not_started(daemon, container, "make the container", error))?.id)
+}
+
+/// Starts a container that has been made; one that does not start is removed.
+async fn run(daemon: &Daemon, container: &Container, id: String) -> Result<String, StartError> {
+    match daemon.client.start_container(&id, None).await {
+        Ok(()) => Ok(id),
+        Err(error) => {
+            remove(daemon, &id).await;
+            Err(not_started(daemon, container, "start the container", error))
+        }
     }
-    Ok((id, joined.map(|(_, joined)| joined)))
 }
 
 /// Waits until a container has ended and removes it with all that belongs to it alone.

@@ -11,6 +11,7 @@ use fs_err as fs;
 use rustix::fs::{FlockOperation, flock};
 use tokio::time::timeout;
 
+use super::network;
 use super::start::{remove, take_back, wait};
 use super::{DATA_LABEL, LOCK_LABEL, Left, PROGRAM_LABEL};
 use crate::docker::Daemon;
@@ -43,7 +44,7 @@ fn sockets(data: &Path) -> Vec<PathBuf> {
 /// Removes containers and networks that belong to jobs of a data folder and to nobody who lives.
 ///
 /// What can't be removed now is found again the next time; a daemon that does not answer runs nothing.
-pub(crate) async fn sweep(data: &Path) {
+pub async fn sweep(data: &Path) {
     for socket in sockets(data) {
         if let Ok(daemon) = Daemon::connect(&socket).await {
             sweep_containers(&daemon, data).await;
@@ -90,9 +91,10 @@ async fn sweep_networks(daemon: &Daemon, data: &Path) {
     let options = ListNetworksOptions { filters: Some(of_data_folder(data)) };
     for network in daemon.client.list_networks(Some(options)).await.unwrap_or_default() {
         let lock = network.labels.as_ref().and_then(|labels| labels.get(LOCK_LABEL)).map(Path::new);
-        if let (Some(name), Some(_lock)) = (&network.name, lock.and_then(unused)) {
+        let (Some(name), Some(lock)) = (&network.name, lock) else { continue };
+        if let Some(_held) = unused(lock) {
             // The daemon keeps one that has containers.
-            let _ = daemon.client.remove_network(name).await;
+            network::remove(daemon, name, lock).await;
         }
     }
 }

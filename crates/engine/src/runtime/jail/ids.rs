@@ -6,6 +6,9 @@ use std::process::{Command, Stdio};
 
 use fs_err as fs;
 use rustix::process::{Pid, getgid, getuid};
+use serde::{Deserialize, Serialize};
+
+use crate::explain::chain;
 
 /// Where distributions put `newuidmap` and `newgidmap`: programs of the package `uidmap` (or
 /// `shadow-utils`) that give an ordinary user the ids that `/etc/subuid` and `/etc/subgid` set aside.
@@ -76,18 +79,37 @@ impl Ids {
     }
 }
 
+/// Which ids a new namespace was given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Mapped {
+    /// All that this user can give.
+    All,
+    /// The user's own, although others are set aside.
+    OwnAlone {
+        /// Why the others were refused.
+        refusal: String,
+    },
+}
+
 /// Gives the ids that this user can give to the new user namespace of a process; the caller is in its parent. In
 /// a namespace that was given ids before, it passes on all of them.
-pub(super) fn map(process: Pid) -> io::Result<()> {
+pub(super) fn map(process: Pid) -> io::Result<Mapped> {
     let pid = process.as_raw_nonzero().to_string();
     let process = Path::new("/proc").join(&pid);
     match Ids::of_this_user() {
         // Root of a container may lack the right to map other ids.
-        Ids::Same if give_same(&process, "uid_map").is_ok() => give_same(&process, "gid_map"),
-        // Also where they are set aside, a container around this program may lack them.
-        Ids::Subordinate(ids) if ids.give_users(&pid).is_ok() => ids.give_groups(&pid),
-        Ids::Same | Ids::Subordinate(_) | Ids::Own => give_own(&process),
+        Ids::Same if give_same(&process, "uid_map").is_ok() => give_same(&process, "gid_map")?,
+        Ids::Subordinate(ids) => match ids.give_users(&pid) {
+            Ok(()) => ids.give_groups(&pid)?,
+            // Also where they are set aside, a container around this program may lack them.
+            Err(error) => {
+                give_own(&process)?;
+                return Ok(Mapped::OwnAlone { refusal: chain(&error) });
+            }
+        },
+        Ids::Same | Ids::Own => give_own(&process)?,
     }
+    Ok(Mapped::All)
 }
 
 impl Subordinate {

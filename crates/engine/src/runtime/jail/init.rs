@@ -20,9 +20,10 @@ use serde::de::DeserializeOwned;
 use super::mounts::Tree;
 use super::namespaces::{self, NamespaceError};
 use super::{
-    Command, InsteadOfOverlay, Jail, Message, Order, Program, Root, RunAs, SetupError, layers, machine,
+    Command, InsteadOfOverlay, Jail, Message, Order, Program, Root, RunAs, SetupError, ids, layers, machine,
     privileges, program, root, step, take_back,
 };
+use crate::backend::local::Process;
 use crate::explain::chain;
 use crate::network::{self, Namespaces};
 use crate::run::Exit;
@@ -54,15 +55,15 @@ fn outer(socket: &mut UnixStream) -> Result<(), SetupError> {
     if matches!(&order, Order::Start(jail) if jail.in_network_of_job != network.is_some()) {
         return Err(SetupError::NoNetwork);
     }
-    match enter(network) {
+    let refusal = match enter(network) {
         Err(SetupError::Namespace(NamespaceError::Refused(error))) => {
             let errno = error.raw_os_error().unwrap_or_default();
             return tell(socket, &Message::NamespacesRefused { errno });
         }
         other => other?,
-    }
+    };
     let jail = match order {
-        Order::Try => return tell(socket, &Message::Unshared),
+        Order::Try => return tell(socket, &Message::Unshared { refusal }),
         Order::Start(jail) => jail,
         Order::TakeBack(folder) => {
             take_back::take_back(&folder)?;
@@ -76,8 +77,9 @@ fn outer(socket: &mut UnixStream) -> Result<(), SetupError> {
     }
 }
 
-/// Enters the network of the job, or makes one for this instance alone, and all other namespaces below it.
-fn enter(network: Option<Namespaces>) -> Result<(), SetupError> {
+/// Enters the network of the job, or makes one for this instance alone, and all other namespaces below it. Returns why
+/// this process has not got the ids that are set aside for its user, if that is so.
+fn enter(network: Option<Namespaces>) -> Result<Option<String>, SetupError> {
     let mut further =
         UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWUTS | UnshareFlags::NEWIPC;
     match network {
@@ -107,7 +109,7 @@ fn wait_for(pid: Pid) -> Result<(), SetupError> {
 /// What PID 1 does: the recipe, step by step.
 fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(step("depend on the supervisor"))?;
-    tell(socket, &Message::Begun { pid: pid_on_the_machine()? })?;
+    tell(socket, &begun()?)?;
     setsid().map_err(step("start a session"))?;
     sethostname(jail.hostname.as_bytes()).map_err(step("set the host name"))?;
     if !jail.in_network_of_job {
@@ -144,14 +146,16 @@ fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError>
     run(&jail.program, run_as, rules, socket)
 }
 
-/// This process's number outside of its namespace, which the machine's `/proc` shows as long as it is there.
-fn pid_on_the_machine() -> Result<i32, SetupError> {
-    let shown = fs::read_link("/proc/self").map_err(step("find the number of the first process"))?;
-    shown
-        .to_string_lossy()
-        .parse()
-        .map_err(io::Error::other)
-        .map_err(step("read the number of the first process"))
+/// What PID 1 tells of itself. Its number outside of its namespace is what the machine's `/proc` shows as long as it is
+/// there.
+fn begun() -> Result<Message, SetupError> {
+    let read = || -> io::Result<Message> {
+        let pid = fs::read_link("/proc/self")?.to_string_lossy().parse().map_err(io::Error::other)?;
+        let process = Process::of(pid)?.to_string();
+        let other_ids = ids::has(&fs::read_to_string("/proc/self/uid_map")?, 1);
+        Ok(Message::Begun { process, other_ids })
+    };
+    read().map_err(step("find the first process among those of the machine"))
 }
 
 fn attach(trees: Vec<Tree>) -> Result<(), SetupError> {

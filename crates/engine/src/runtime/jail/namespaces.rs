@@ -7,8 +7,9 @@ use std::process;
 
 use rustix::process::{Pid, WaitOptions, getppid, waitpid};
 use rustix::thread::UnshareFlags;
+use serde::{Deserialize, Serialize};
 
-use super::ids;
+use super::ids::{self, Mapped};
 use crate::explain::chain;
 use crate::sys::{self, Fork};
 
@@ -27,11 +28,11 @@ pub(crate) enum NamespaceError {
 }
 
 /// Moves this process into a new user namespace, in which it may do everything, and into further new
-/// namespaces that belong to it.
+/// namespaces that belong to it. Returns why it has not got the ids that are set aside for its user, if that is so.
 ///
 /// Must be called before any thread exists. Only a process outside can map other ids than the one; so
 /// one is left there until it has done so. It is in the namespaces in which this process was.
-pub(crate) fn unshare(further: UnshareFlags) -> Result<(), NamespaceError> {
+pub(crate) fn unshare(further: UnshareFlags) -> Result<Option<String>, NamespaceError> {
     let (mut ours, theirs) = UnixStream::pair()?;
     let outside = match sys::fork()? {
         Fork::Child => {
@@ -49,15 +50,23 @@ pub(crate) fn unshare(further: UnshareFlags) -> Result<(), NamespaceError> {
     mapped
 }
 
-fn ask_for_map(outside: &mut UnixStream) -> Result<(), NamespaceError> {
+/// What the process outside says of the ids.
+#[derive(Serialize, Deserialize)]
+enum Answer {
+    Mapped(Mapped),
+    Failed(String),
+}
+
+fn ask_for_map(outside: &mut UnixStream) -> Result<Option<String>, NamespaceError> {
     outside.write_all(b"m")?;
     outside.shutdown(Shutdown::Write)?;
-    let mut answer = String::new();
-    outside.read_to_string(&mut answer)?;
-    match answer.as_str() {
-        "mapped" => Ok(()),
-        "" => Err(NamespaceError::Ids("the process that does so was killed".to_owned())),
-        problem => Err(NamespaceError::Ids(problem.to_owned())),
+    let mut answer = Vec::new();
+    outside.read_to_end(&mut answer)?;
+    match serde_json::from_slice(&answer) {
+        Ok(Answer::Mapped(Mapped::All)) => Ok(None),
+        Ok(Answer::Mapped(Mapped::OwnAlone { refusal })) => Ok(Some(refusal)),
+        Ok(Answer::Failed(problem)) => Err(NamespaceError::Ids(problem)),
+        Err(_) => Err(NamespaceError::Ids("the process that does so was killed".to_owned())),
     }
 }
 
@@ -69,9 +78,9 @@ fn map_ids_of_parent(mut parent: UnixStream) -> ! {
             Some(process) => ids::map(process),
             None => Err(io::ErrorKind::NotFound.into()),
         };
-        let answer = mapped.map_or_else(|error| chain(&error), |()| "mapped".to_owned());
+        let answer = mapped.map_or_else(|error| Answer::Failed(chain(&error)), Answer::Mapped);
         // Who does not listen any more has ended.
-        let _ = parent.write_all(answer.as_bytes());
+        let _ = serde_json::to_writer(&mut parent, &answer);
     }
     process::exit(0)
 }

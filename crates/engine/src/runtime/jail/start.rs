@@ -3,15 +3,15 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command as Process, Stdio};
+use std::process::{Child, Stdio};
 
-use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::Receiver;
 
 use super::ids::Ids;
 use super::{Command, INIT_COMMAND, InsteadOfOverlay, Jail, Message, Order, refusal};
+use crate::backend::local::Process;
 use crate::cgroup::Group;
 use crate::network::{Namespaces, send};
 use crate::run::Exit;
@@ -68,6 +68,8 @@ pub(crate) struct Running {
     init: Child,
     /// PID 1, once it is there.
     first: Option<OwnedFd>,
+    /// Whether it has other user ids than 0.
+    other_ids: bool,
     ended: AsyncFd<OwnedFd>,
     talk: Talk,
 }
@@ -99,16 +101,17 @@ pub(crate) async fn start(
     Ok((running, output))
 }
 
-/// Whether the kernel gives this user the namespaces of a jail.
+/// Whether the kernel gives this user the namespaces of a jail. Returns why it does not give the ids that are set
+/// aside for the user, if that is so.
 ///
 /// # Errors
 /// It refuses them, or the program does not know `instance-init`.
-pub(crate) async fn probe(self_program: &Path) -> Result<(), StartError> {
+pub(crate) async fn probe(self_program: &Path) -> Result<Option<String>, StartError> {
     let (mut running, _output) = ordered(self_program, &Order::Try, None, None).await?;
     let answer = running.talk.message().await;
     running.ended().await.map_err(|source| StartError::Io { step: "wait for a process", source })?;
     match answer {
-        Some(Message::Unshared) => Ok(()),
+        Some(Message::Unshared { refusal }) => Ok(refusal),
         other => Err(unexpected(other)),
     }
 }
@@ -152,7 +155,7 @@ async fn ordered(
 
 fn spawn(self_program: &Path, network: Option<&Namespaces>) -> io::Result<(Running, Output)> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-    let mut init = Process::new(self_program)
+    let mut init = std::process::Command::new(self_program)
         .arg(INIT_COMMAND)
         // The instance could read it in /proc.
         .env_clear()
@@ -170,7 +173,7 @@ fn spawn(self_program: &Path, network: Option<&Namespaces>) -> io::Result<(Runni
     let ended = watch_readable(pidfd_open(Pid::from_child(&init), PidfdFlags::empty())?)?;
     let descriptors = network.map(Namespaces::descriptors);
     send(&ours, NETWORK, descriptors.as_ref().map_or(&[], |both| both))?;
-    let running = Running { init, first: None, ended, talk: Talk::new(ours)? };
+    let running = Running { init, first: None, other_ids: false, ended, talk: Talk::new(ours)? };
     Ok((running, output))
 }
 
@@ -182,21 +185,15 @@ impl Running {
 
     /// Waits until PID 1 is there.
     async fn begun(&mut self) -> Result<(), StartError> {
-        let pid = match self.talk.message().await {
-            Some(Message::Begun { pid }) => pid,
+        let (process, other_ids) = match self.talk.message().await {
+            Some(Message::Begun { process, other_ids }) => (process, other_ids),
             other => return Err(unexpected(other)),
         };
-        let opened =
-            Pid::from_raw(pid).ok_or(Errno::SRCH).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()));
-        self.first = match opened {
-            Ok(first) => Some(first),
-            // A short program has ended already, and what was told of it is still to be read.
-            Err(Errno::SRCH) => None,
-            Err(errno) => {
-                let step = "watch the first process of the instance";
-                return Err(StartError::Io { step, source: errno.into() });
-            }
-        };
+        self.other_ids = other_ids;
+        // A short program has ended already, and what was told of it is still to be read.
+        let opened = Process::parse(&process).map_or(Ok(None), Process::open);
+        let step = "watch the first process of the instance";
+        self.first = opened.map_err(|source| StartError::Io { step, source })?;
         Ok(())
     }
 
@@ -208,6 +205,11 @@ impl Running {
             Some(Message::OverlayRefused { target, reason }) => Err(StartError::Overlay { target, reason }),
             other => Err(unexpected(other)),
         }
+    }
+
+    /// Whether the instance lacks user ids that are set aside for its user.
+    pub(crate) fn lacks_ids(&self) -> bool {
+        !self.other_ids && matches!(Ids::of_this_user(), Ids::Subordinate(_))
     }
 
     /// Waits until the program has ended; how, only the first process of the instance knows, and

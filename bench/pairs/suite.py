@@ -1,0 +1,198 @@
+"""Product and libraries on the same matrices, taking turns; prints medians as Markdown tables.
+
+    suite.py PROGRAM FOLDER [--rounds 3] [--threads 2] [--quick] [--small] [--million] [--wordnet FILE.npz] [--only WORD]
+
+PROGRAM is the crate's example `neighbours`, FOLDER is where matrices are made and kept. Its whole process is measured,
+from the file to the written and compressed part with its report; the libraries from the matrix in memory to arrays in
+memory (all scores: to a file on the disk), normalising included. `--quick` leaves out libraries that take minutes,
+`--small` takes a tenth of all rows, to see whether all works.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+here = os.path.dirname(os.path.abspath(__file__))
+parser = argparse.ArgumentParser()
+parser.add_argument("program")
+parser.add_argument("folder")
+parser.add_argument("--rounds", type=int, default=3)
+parser.add_argument("--threads", type=int, default=2)
+parser.add_argument("--quick", action="store_true")
+parser.add_argument("--small", action="store_true")
+parser.add_argument("--million", action="store_true")
+parser.add_argument("--wordnet")
+parser.add_argument("--only", default="")
+options = parser.parse_args()
+SMALLER = 10 if options.small else 1
+HEADINGS = {"cpu": "CPU s", "wall": "wall s", "mib": "peak MiB", "pairs": "pairs"}
+
+
+def say(line=""):
+    print(line, flush=True)
+
+
+def measure(command):
+    """One process: what it prints as JSON, with wall clock, CPU seconds and peak memory."""
+    begin = time.perf_counter()
+    process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE)
+    printed = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    if status != 0:
+        sys.exit(f"failed: {' '.join(map(str, command))}")
+    return json.loads(printed) | {"process_wall": time.perf_counter() - begin, "mib": usage.ru_maxrss / 1024,
+                                  "process_cpu": usage.ru_utime + usage.ru_stime}
+
+
+def product(matrix, threads, **settings):
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        os.mkdir(f"{folder}/matrix")
+        os.link(matrix, f"{folder}/matrix/matrix{os.path.splitext(matrix)[1]}")
+        given = [f"{name}={value}" for name, value in settings.items()]
+        run = measure([options.program, f"{folder}/matrix", f"{folder}/out", f"threads={threads}", *given])
+    return run | {"name": f"trainyard, {threads} thread{'s' * (threads > 1)}", "cpu": run["process_cpu"],
+                  "wall": run["process_wall"], "seconds": run["compare_seconds"]}
+
+
+def library(name, matrix, task, *rest):
+    script = "peers_sparse.py" if matrix.endswith(".npz") else "peers.py"
+    return measure([sys.executable, f"{here}/{script}", name, matrix, options.threads, task, *rest])
+
+
+def disk(size):
+    """What the disk takes, past the page cache."""
+    file, blocks = f"{options.folder}/direct", -(-size // (32 << 20))
+    begin = time.perf_counter()
+    subprocess.run(["dd", "if=/dev/zero", f"of={file}", "bs=32M", f"count={blocks}", "oflag=direct", "status=none"],
+                   check=True)
+    wall = (time.perf_counter() - begin) * size / (blocks * (32 << 20))
+    os.remove(file)
+    return {"name": "dd oflag=direct", "cpu": 0.0, "wall": wall, "mib": 32, "pairs": size // 4}
+
+
+def compare(title, runs, once=()):
+    """Lets all take turns, those of `once` in the first round only. Returns the medians by name."""
+    if options.only not in title:
+        return {}
+    found = {}
+    for turn in range(options.rounds):
+        for run in [run() for run in [*runs, *(once if turn == 0 else ())]]:
+            found.setdefault(run["name"], []).append(run)
+    medians = {name: {key: statistics.median(run[key] for run in of_name) for key in HEADINGS}
+               for name, of_name in found.items()}
+    ours = next(iter(medians.values()))
+    say(f"\n**{title}** (load {os.getloadavg()[0]:.1f})\n")
+    say("| | CPU s | ratio | wall s | ratio | peak MiB | pairs |\n|---|---|---|---|---|---|---|")
+    for name, run in medians.items():
+        note = " (1 round)" if len(found[name]) < options.rounds else ""
+        say(f"| {name}{note} | {run['cpu']:.2f} | {run['cpu'] / ours['cpu']:.2f} | {run['wall']:.2f} | "
+            f"{run['wall'] / ours['wall']:.2f} | {run['mib']:.0f} | {run['pairs']:.0f} |")
+    return medians
+
+
+def made(script, name, *arguments):
+    path = f"{options.folder}/{name}"
+    if not os.path.exists(path):
+        subprocess.run([sys.executable, f"{here}/{script}", *map(str, arguments), f"{path}.new{path[-4:]}"], check=True)
+        os.rename(f"{path}.new{path[-4:]}", path)
+    return path
+
+
+def clustered(rows, columns):
+    rows //= SMALLER
+    return made("clustered.py", f"{rows}x{columns}.npy", rows, columns)
+
+
+def has(module):
+    return subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True).returncode == 0
+
+
+def both(matrix, **settings):
+    """The product on all threads and on one."""
+    counts = dict.fromkeys([options.threads, 1])
+    return [lambda count=count: product(matrix, count, **settings) for count in counts]
+
+
+DENSE = ["faiss", "numpy", "sklearn", *(["torch"] if has("torch") else [])]
+
+
+def dense():
+    for rows, columns in [(20_000, 128), (20_000, 768), (50_000, 384)]:
+        matrix = clustered(rows, columns)
+        say(f"\n{os.path.getsize(matrix) / 2**20:.0f} MiB:")
+        peers = [lambda name=name: library(name, matrix, "top10") for name in DENSE]
+        compare(f"dense {rows:,} x {columns}, top 10", both(matrix, top_k=10) + peers)
+        if rows == 20_000:
+            peers = [lambda name=name: library(name, matrix, "above0.8") for name in DENSE]
+            compare(f"dense {rows:,} x {columns}, at least 0.8", both(matrix, threshold=0.8) + peers)
+
+
+def shares():
+    matrix, rows = clustered(50_000, 384), 50_000 // SMALLER
+    share = [lambda: product(matrix, options.threads, top_k=10, rank=0, hosts=4, symmetric="false"),
+             lambda: library("faiss", matrix, "top10", rows // 4)]
+    compare("one share of four of 50,000 x 384, top 10", share)
+    if options.only not in "instances":
+        return
+    say("\n**Instances of a job, one after the other, 50,000 x 384, top 10**\n")
+    say("| instances | CPU s in all | longest, wall s | longest x N over one instance |\n|---|---|---|---|")
+    alone = None
+    for hosts, symmetric in [(1, "false"), (2, "true"), (4, "true"), (7, "true"), (4, "false")]:
+        turns = [[product(matrix, options.threads, top_k=10, rank=rank, hosts=hosts, symmetric=symmetric)
+                  for rank in range(hosts)] for _ in range(1 if options.quick else options.rounds)]
+        spent = statistics.median(sum(run["cpu"] for run in turn) for turn in turns)
+        longest = statistics.median(max(run["wall"] for run in turn) for turn in turns)
+        alone = alone or longest
+        how = "" if hosts == 1 else ", pairs shared out" if symmetric == "true" else ", rows shared out"
+        say(f"| {hosts}{how} | {spent:.2f} | {longest:.2f} | {longest * hosts / alone:.2f} |")
+
+
+def sparse():
+    matrices = {"names": made("sparse.py", f"names-{SMALLER}.npz", "names", 100_000 // SMALLER),
+                "zipf": made("sparse.py", f"zipf-{SMALLER}.npz", "zipf", 100_000 // SMALLER)}
+    scores = {"names": ["0.8", "0.6", "0.4", "none"], "zipf": ["0.8", "0.4"]}
+    if options.wordnet:
+        matrices["wordnet"], scores["wordnet"] = f"{options.folder}/wordnet.npz", ["0.8", "0.3"]
+        shutil.copyfile(options.wordnet, matrices["wordnet"])
+    for name, matrix in matrices.items():
+        say(f"\n{os.path.getsize(matrix) / 2**20:.0f} MiB:")
+        for score in scores[name]:
+            limit = {} if score == "none" else {"threshold": score}
+            number = "0" if score == "none" else score
+            peer = [lambda: library("sp_matmul_rs", matrix, number)]
+            slow = ["sparse_dot_topn", "scipy"] if (name, score) == ("names", "0.8") and not options.quick else []
+            slow = [lambda slower=slower: library(slower, matrix, number) for slower in slow]
+            compare(f"sparse {name}, ten best above {score}", both(matrix, top_k=10, **limit) + peer, slow)
+
+
+def full():
+    matrix, rows = clustered(20_000, 384), 20_000 // SMALLER
+    size = rows // 2 * rows * 4
+    file = f"{options.folder}/scores"
+    peers = [lambda name=name: library(name, matrix, "full", rows // 2, file) for name in DENSE if name != "faiss"]
+    ours = lambda: product(matrix, options.threads, full="true", rank=0, hosts=2) | {"pairs": size // 4}
+    compare(f"all scores of half of 20,000 x 384, {size / 1e6:.0f} MB", [ours, lambda: disk(size), *peers])
+    if os.path.exists(file):
+        os.remove(file)
+
+
+def million():
+    matrix = clustered(1_000_000, 128)
+    run = product(matrix, options.threads, top_k=10, rank=0, hosts=100, symmetric="true")
+    read = run["wall"] - run["seconds"]
+    say(f"\n**1,000,000 x 128, top 10**: one percent of all pairs compared in {run['seconds']:.1f} s with "
+        f"{options.threads} threads, read in {read:.1f} s, {run['mib']:.0f} MiB; so all of them take about "
+        f"{run['seconds'] * 100 + read:.0f} s on one instance.")
+
+
+say(f"{options.threads} threads, medians of {options.rounds} rounds in turns; ratios to the product on all threads.")
+for part in [dense, shares, sparse, full]:
+    part()
+if options.million:
+    million()

@@ -6,8 +6,8 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
 use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use async_trait::async_trait;

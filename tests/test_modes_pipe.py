@@ -1,4 +1,6 @@
-"""Pipe mode: named pipes, an epoch each, as programs in an instance read them."""
+"""Pipe mode: named pipes, an epoch each, as programs in an instance read them.
+
+What comes through them depends neither on the user nor on the runtime, and is looked at once."""
 
 import gzip
 import hashlib
@@ -105,6 +107,8 @@ open("/opt/ml/model/done", "w").close()
     assert ended.seconds < 20
 
 
+@pytest.mark.host
+@pytest.mark.one_user
 def test_the_input_mode_of_the_algorithm_holds_for_channels_without_one(yard):
     put(yard, ["content"])
     job = yard.job(yard.sh(CAT), channels=[channel("train", "s3://in/data/")])
@@ -125,12 +129,16 @@ def test_a_stop_ends_instances_that_wait_in_a_pipe(yard):
     assert ended.ended["status"] == "Stopped"
 
 
+@pytest.mark.host
+@pytest.mark.one_user
 def test_gzip_objects_are_unpacked_all_members(yard):
     put(yard, [gzip.compress(b"one") + gzip.compress(b"two"), b"", gzip.compress(b"three")])
     ended = yard.run(yard.job(yard.sh(CAT), channels=[pipe("train", "s3://in/data/", CompressionType="Gzip")]))
     assert epochs(ended) == [b"onetwothree"] * 3
 
 
+@pytest.mark.host
+@pytest.mark.one_user
 def test_each_object_is_a_record(yard):
     contents = [b"", b"a", os.urandom(1000), struct.pack("<I", 0xCED7230A) * 3]
     put(yard, contents)
@@ -139,6 +147,8 @@ def test_each_object_is_a_record(yard):
     assert [records(epoch) for epoch in epochs(ended)] == [contents] * 3
 
 
+@pytest.mark.host
+@pytest.mark.one_user
 def test_a_seed_gives_every_epoch_an_order_of_its_own_which_is_the_same_on_each_host(yard):
     put(yard, [f"{number:02}" for number in range(20)])
     sent = pipe("train", "s3://in/data/", ShuffleConfig={"Seed": 5})
@@ -152,6 +162,8 @@ def test_a_seed_gives_every_epoch_an_order_of_its_own_which_is_the_same_on_each_
     assert epochs(again, hosts=2) == [first, first]
 
 
+@pytest.mark.host
+@pytest.mark.one_user
 def test_shards_are_dealt_out_anew_in_each_epoch_with_a_seed_and_never_without(yard):
     put(yard, [f"{number:02} " for number in range(12)])
     plain = pipe("train", "s3://in/data/", "ShardedByS3Key")
@@ -166,6 +178,8 @@ def test_shards_are_dealt_out_anew_in_each_epoch_with_a_seed_and_never_without(y
     assert len({frozenset(shares[0][epoch].split()) for epoch in range(3)}) > 1
 
 
+@pytest.mark.host
+@pytest.mark.one_user
 def test_what_a_manifest_names_comes_in_its_order_again_if_it_is_named_again(yard):
     put(yard, ["a", "b", "c"])
     names = [{"prefix": "s3://in/data/"}, "002", "000", "002"]
@@ -184,6 +198,8 @@ def lines(yard, count):
     return "s3://in/lines.manifest"
 
 
+@pytest.mark.host
+@pytest.mark.one_user
 def test_attributes_of_an_augmented_manifest_come_in_order_as_records(yard):
     attributes = ["image-ref", "label", "box"]
     sent = pipe(
@@ -196,6 +212,8 @@ def test_attributes_of_an_augmented_manifest_come_in_order_as_records(yard):
     assert [records(epoch) for epoch in epochs(ended)] == [expected] * 3
 
 
+@pytest.mark.host
+@pytest.mark.one_user
 def test_lines_of_an_augmented_manifest_are_dealt_out_and_stay_together(yard):
     sent = pipe(
         "train", lines(yard, 10), "ShardedByS3Key", "AugmentedManifestFile", ["label", "image-ref"],
@@ -210,6 +228,8 @@ def test_lines_of_an_augmented_manifest_are_dealt_out_and_stay_together(yard):
         assert sorted(pairs) == [(b"%d" % number, b"image %d" % number) for number in range(10)]
 
 
+@pytest.mark.host
+@pytest.mark.one_user
 def test_without_records_attributes_follow_each_other_with_nothing_between(yard):
     sent = pipe("train", lines(yard, 2), data_type="AugmentedManifestFile", attributes=["label", "image-ref"])
     ended = yard.run(yard.job(yard.sh(CAT), channels=[sent]))

@@ -7,8 +7,10 @@ import socket
 import daemon
 import pytest
 import yard as yards
-from images import layer
+from endpoint import ROLE, Endpoint
+from images import base, docker_archive, layer
 from test_check import GOOD, PASSING
+from test_docker import kill_and_wait, supervisors
 from test_network import own_address
 
 FAILED, STOPPED = 10, 11
@@ -56,6 +58,14 @@ def test_images_that_the_daemon_was_given_are_listed_and_removed_when_no_job_use
     assert kept(docker) == []
 
 
+@pytest.mark.once
+def test_an_archive_that_the_daemon_refuses_is_told_once_and_nothing_of_it_is_kept(docker):
+    archive = docker_archive(docker.root / "image.tar", [base(), layer(programs={"usr/bin/train": "echo\n"})], damaged=True)
+    error = docker.refused(docker.job(f"docker-archive:{archive}"))
+    assert error.count("can't load the image") == 1 and error.count("sha256:") <= 2, error
+    assert kept(docker) == []
+
+
 # Does an image keep the contract?
 
 
@@ -84,6 +94,25 @@ def test_what_is_wrong_with_an_image_is_found_through_docker_too(docker, image, 
                            expect=FAILED)
     found = {finding["about"]: finding for finding in json.loads(ended.stdout)["findings"]}
     assert found[about]["verdict"] == "fail" and words in found[about]["text"], found
+
+
+# What is left of a server.
+
+
+@pytest.mark.once
+def test_what_a_killed_server_has_left_is_removed_when_it_starts_again(docker, image):
+    endpoint = Endpoint(docker)
+    job = docker.job(image("exec sleep 1000\n"), instances=2, RoleArn=ROLE)
+    endpoint.client("sagemaker").create_training_job(**job)
+    yards.wait_until(lambda: len(daemon.containers(docker.data)) == 2, "both containers")
+    endpoint.kill()
+    kill_and_wait(supervisors(docker))
+    assert len(daemon.of_data_folder(docker.data)) >= 2
+    again = Endpoint(docker)
+    yards.wait_until(lambda: daemon.of_data_folder(docker.data) == [], "the daemon to have nothing of the job")
+    described = again.client("sagemaker").describe_training_job(TrainingJobName=job["TrainingJobName"])
+    assert described["TrainingJobStatus"] == "Failed"
+    again.stop()
 
 
 # What an instance may take and reach.

@@ -88,14 +88,14 @@ pub enum DaemonError {
         tried: Vec<(PathBuf, io::Error)>,
     },
     /// The daemon refuses.
-    #[error("the daemon at {} can't {what}: {}", socket.display(), reason(source))]
+    #[error("the daemon at {} can't {what}: {}", socket.display(), reason(answer))]
     Call {
         /// Where it listens.
         socket: PathBuf,
         /// What it was asked for.
         what: &'static str,
-        /// Its answer; part of the message already.
-        source: Box<Error>,
+        /// Its answer, which is part of the message and so no source.
+        answer: Box<Error>,
     },
 }
 
@@ -172,7 +172,7 @@ impl Daemon {
         let failed = |source| DaemonError::Call {
             socket: socket.to_owned(),
             what: "be talked to",
-            source: Box::new(source),
+            answer: Box::new(source),
         };
         let path = socket.to_string_lossy();
         let version = greeting.version.filter(|version| version < API_DEFAULT_VERSION);
@@ -197,7 +197,7 @@ impl Daemon {
     /// Names what the daemon was asked for.
     pub(crate) fn failed(&self, what: &'static str) -> impl FnOnce(Error) -> DaemonError {
         let socket = self.socket.clone();
-        move |source| DaemonError::Call { socket, what, source: Box::new(source) }
+        move |answer| DaemonError::Call { socket, what, answer: Box::new(answer) }
     }
 }
 

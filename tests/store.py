@@ -3,6 +3,7 @@
 import asyncio
 import collections
 import contextlib
+import itertools
 import json
 import shutil
 import socket
@@ -48,10 +49,11 @@ class Weed:
         names = ["master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port",
                  "filer.port.grpc", "s3.port", "s3.port.grpc"]
         self.port = ports[6]
+        self.ports = ports
         command = [
             weed, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", "-filer",
             f"-s3.config={folder}/s3.json", "-s3.iam=false", "-master.telemetry=false", "-volume.max=2000",
-            "-master.volumeSizeLimitMB=512", "-debug.port=0",
+            "-master.volumeSizeLimitMB=512", "-debug.port=0", "-s3.port.iceberg=0", "-s3.port.lance=0",
             *(f"-{name}={port}" for name, port in zip(names, ports)),
         ]
         self.log = (folder / "weed.log").open("wb")
@@ -86,6 +88,10 @@ class Weed:
         self.process.kill()
         self.process.wait()
         self.log.close()
+        # It makes them there whatever it is told.
+        for port in self.ports:
+            for left in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
+                left.unlink(missing_ok=True)
 
 
 class FaultProxy:
@@ -190,6 +196,33 @@ class FaultProxy:
                 chunk = chunk[: max(length - number - (at - len(chunk)), 0)]
             writer.write(chunk)
             await writer.drain()
+
+
+numbers = itertools.count()
+
+
+class Far:
+    """A bucket in a store, and a yard whose jobs know it."""
+
+    def __init__(self, yard, url, client, keys):
+        self.yard = yard
+        self.url = url
+        self.client = client
+        self.bucket = f"far-{next(numbers)}"
+        self.environment = {"AWS_ACCESS_KEY_ID": keys[0], "AWS_SECRET_ACCESS_KEY": keys[1]}
+        client.create_bucket(Bucket=self.bucket)
+
+    def put(self, key, content):
+        self.client.put_object(Bucket=self.bucket, Key=key, Body=content)
+
+    def config(self, url=None, more=""):
+        text = f"[storage.bucket.{self.bucket}]\nendpoint = '{url or self.url}'\n{more}\n"
+        return self.yard.file("config.toml", text)
+
+    def run(self, job, url=None, more="", expect=0, **how):
+        config = self.config(url, more)
+        env = {**self.environment, **how.pop("env", {})}
+        return self.yard.run(job, "--config", config, env=env, expect=expect, **how)
 
 
 class Request:

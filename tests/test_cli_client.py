@@ -235,7 +235,7 @@ def test_keys_endpoints_and_profiles_are_found_where_aws_clients_find_them(yard,
 
 
 def test_every_command_shows_examples_and_completes(yard):
-    for command in ("submit", "list", "describe", "logs", "wait", "stop", "delete", "artifact", "run"):
+    for command in ("submit", "list", "describe", "logs", "wait", "top", "stop", "delete", "artifact", "run"):
         assert "Example" in yard.command(command, "--help").stdout, command
     for shell in ("bash", "zsh", "fish"):
         script = yard.command("completions", shell).stdout

@@ -19,6 +19,7 @@ MODULES_OF_PROMISES = (
     "test_cli_artifact",
     "test_cli_client",
     "test_cli_notices",
+    "test_cli_top",
     "test_config",
     "test_config_files",
     "test_docker",

@@ -16,6 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let options = PackOptions {
         container_path: "/opt/ml/model".into(),
         level: level.parse()?,
+        ignore: Vec::new(),
         threads: threads.parse()?,
     };
     let part = Path::new(archive).with_extension("part");

@@ -9,12 +9,14 @@
 //! Beside each part lies an *index*: its paths in archive order with a hash of their content, from which
 //! clashes between instances are found without reading the parts.
 
+mod assemble;
 mod clash;
 mod combine;
 mod deflate;
 mod folder;
 mod header;
 mod index;
+mod largest;
 mod links;
 mod noise;
 mod pack;
@@ -23,9 +25,11 @@ mod remove;
 mod walk;
 mod warnings;
 
+pub use assemble::{Cut, HostPart, LEAST, Segment, UploadPart, UploadedPiece, assemble};
 pub use clash::Clash;
-pub use combine::{CombineError, Combined, PartFile, combine};
+pub use combine::{CombineError, Combined, GZIP_HEADER, PartFile, combine};
 pub use index::{IndexError, index_path};
+pub use largest::largest;
 pub use pack::{PackError, PackOptions, PackedPart, pack};
 pub use read::{ArchiveEntry, ArchiveReader, EntryKind, ReadError};
 pub use remove::{RemoveError, remove_tree};

@@ -18,9 +18,11 @@ use crate::backend::{Backend, BackendError, Placement};
 use crate::job::{Effect, Event, Job};
 use crate::plan::JobPlan;
 use crate::run::{Manifests, RunDirectory, RunDirectoryError, Stamped, Tail, Timestamp};
+use crate::storage::{StorageError, StoreCredentials};
 use crate::store::{Store, StoreError};
 
 mod drive;
+mod gc;
 mod jobs;
 mod outbox;
 mod publish;
@@ -32,6 +34,7 @@ mod waiting;
 
 pub use drive::TakenOver;
 pub use drive::{Command, Driver, Notice};
+pub use gc::{Collected, GcLimits};
 pub use jobs::{AmendError, CreateError, Described, Jobs, JobsSetup, StopError, TagChange};
 pub use outbox::Outbox;
 pub use waiting::Waiting;
@@ -47,6 +50,7 @@ pub struct Engine {
     store: Arc<Mutex<Store>>,
     runs: PathBuf,
     data: PathBuf,
+    credentials: StoreCredentials,
     announcing: outbox::Announcing,
 }
 
@@ -93,6 +97,9 @@ pub enum EngineError {
         /// The job's name.
         job: String,
     },
+    /// The place of the artifacts can't be made ready.
+    #[error("the output")]
+    Output(#[source] Box<StorageError>),
     /// There is nothing to resume.
     #[error("there is no training job {job} to resume; run it without --resume first")]
     Unknown {
@@ -124,8 +131,15 @@ impl Engine {
             store: Arc::new(Mutex::new(store)),
             runs: folder.join("runs"),
             data: folder.to_owned(),
+            credentials: StoreCredentials::default(),
             announcing: outbox::Announcing::default(),
         })
+    }
+
+    /// The same for a user who is somebody to stores.
+    #[must_use]
+    pub fn with_credentials(self, credentials: StoreCredentials) -> Self {
+        Self { credentials, ..self }
     }
 
     /// Takes in a new job; nothing starts before it is driven.
@@ -136,7 +150,8 @@ impl Engine {
         let Submission { request, plan, manifests } = submission;
         let lock = self.lock(&plan.job)?;
         // First what may be refused: as long as the earlier job's artifacts are there, so is its record.
-        publish::remove_earlier(&plan.output, plan.merge.as_ref().map(|merge| merge.output.as_str()))?;
+        let merged = plan.merge.as_ref().map(|merge| merge.output.as_str());
+        publish::remove_earlier(self, &plan.output, merged).await?;
         self.forget(&plan.job).await?;
         let waiting = self.taken_in(&plan.outline(), &request, lock)?;
         waiting.start(Submission { request, plan, manifests }).await
@@ -223,8 +238,18 @@ impl Engine {
         let stored = self.store().job(job)?;
         self.release_all(job, stored.as_ref().map_or(&[], |stored| &stored.placements)).await?;
         self.store().remove(job)?;
+        self.give_up_uploads(job, u32::MAX).await;
         tidy::remove_attempts(self.backend.as_ref(), &self.job_folder(job)).await?;
         Ok(())
+    }
+
+    /// Gives up the uploads of attempts before this one. A store that can't be reached keeps them, until its own rules
+    /// for what nobody has completed take them away: no job is held up by that.
+    async fn give_up_uploads(&self, job: &str, before: u32) {
+        for attempt in 1..before {
+            let Ok(run) = RunDirectory::open(&self.attempt_folder(job, attempt)) else { break };
+            let _ = publish::in_store::give_up(self, &run).await;
+        }
     }
 
     /// Stops and removes all jobs of the data folder, whoever drives them.

@@ -39,6 +39,7 @@ mod scratch;
 mod stage;
 mod stop;
 mod train;
+mod upload;
 mod usage;
 mod volume;
 

@@ -4,7 +4,6 @@
 //! machines and after a restart, so nothing in it may depend on the memory of this process.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -110,6 +109,9 @@ pub struct InstancePlan {
     pub gpus: GpuPlan,
     /// The deflate level of the artifacts, 0 (stored) to 9.
     pub compression_level: u32,
+    /// Patterns of what is left out of the archives.
+    #[serde(default)]
+    pub ignore: Vec<String>,
     /// What it needs to know of stores.
     #[serde(default)]
     pub storage: StoragePlan,
@@ -297,10 +299,63 @@ pub struct MetricDefinition {
 /// Where a job's artifacts go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputPlan {
-    /// The folder `<S3OutputPath>/<job>/output` on this machine.
-    pub folder: PathBuf,
+    /// Where `<S3OutputPath>/<job>/output` is.
+    pub place: OutputPlace,
     /// The same as a URI, without a trailing slash.
     pub uri: String,
+}
+
+/// A folder, on this machine or in a store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OutputPlace {
+    /// On this machine.
+    Folder(PathBuf),
+    /// In a store.
+    Store(StoreOutput),
+}
+
+/// The place of artifacts in a store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreOutput {
+    /// The bucket.
+    pub bucket: String,
+    /// What keys begin with; without a slash at the end.
+    pub prefix: String,
+    /// Where the bucket is.
+    pub address: StoreAddress,
+    /// What the store encrypts with, if that was asked for.
+    pub kms_key: Option<String>,
+}
+
+impl OutputPlan {
+    /// The folder on this machine, if it is one.
+    pub fn folder(&self) -> Option<&Path> {
+        match &self.place {
+            OutputPlace::Folder(folder) => Some(folder),
+            OutputPlace::Store(_) => None,
+        }
+    }
+}
+
+impl OutputPlace {
+    /// What lies below it.
+    #[must_use]
+    pub fn child(&self, name: &str) -> Self {
+        match self {
+            Self::Folder(folder) => Self::Folder(folder.join(name)),
+            Self::Store(store) => Self::Store(StoreOutput { prefix: store.key(name), ..store.clone() }),
+        }
+    }
+}
+
+impl StoreOutput {
+    /// The key of what lies below it.
+    pub fn key(&self, name: &str) -> String {
+        match self.prefix.trim_end_matches('/') {
+            "" => name.to_owned(),
+            prefix => format!("{prefix}/{name}"),
+        }
+    }
 }
 
 /// The last step of a job: what joins the parts.
@@ -313,11 +368,9 @@ pub struct MergePlan {
 }
 
 impl MergePlan {
-    /// The instance with its channel: the archive that has just been published.
-    pub fn instance_for(&self, archive: &Path, attempt: u32) -> io::Result<InstancePlan> {
-        let size = fs_err::metadata(archive)?.len();
-        let relative = archive.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let object = ObjectPlan { source: ObjectSource::File(archive.to_owned()), relative, size };
+    /// The instance with its channel: the archive that has just been published, with its size in bytes.
+    pub fn instance_for(&self, archive: ObjectSource, size: u64, attempt: u32) -> InstancePlan {
+        let object = ObjectPlan { source: archive, relative: "model.tar.gz".to_owned(), size };
         let channel = ChannelPlan {
             name: "model".to_owned(),
             objects: vec![object],
@@ -325,7 +378,7 @@ impl MergePlan {
             manifest: false,
             delivery: Delivery::Files,
         };
-        Ok(InstancePlan { attempt, channels: vec![channel], ..self.instance.clone() })
+        InstancePlan { attempt, channels: vec![channel], ..self.instance.clone() }
     }
 }
 

@@ -18,11 +18,11 @@ use crate::gpu::{GpusError, gpus};
 use crate::job::Outline;
 use crate::plan::network::INTERFACE;
 use crate::plan::{
-    CachePlan, FileKind, Gpu, GpuPolicy, Image, ImageError, LimitPolicy, Listing, PlanError, StoragePlan,
-    Surroundings, check_listing, manifests, plan, wants_accelerators,
+    CachePlan, FileKind, Gpu, GpuPolicy, Image, ImageError, LimitPolicy, Listing, OutputPlace, PlanError,
+    StoragePlan, StoreOutput, Surroundings, check_listing, manifests, plan, wants_accelerators,
 };
 use crate::spec::{Capabilities, TrainingJobSpec, Unsupported, Violations, unsupported};
-use crate::storage::{Buckets, ObjectSource, StorageError, StoreCredentials, Stores};
+use crate::storage::{Buckets, Location, ObjectSource, StorageError, StoreCredentials, Stores};
 use crate::wire::CreateTrainingJobRequest;
 use trainyard_toolkit::contract::host_name;
 
@@ -114,11 +114,20 @@ pub enum PrepareError {
     /// `S3OutputPath` is no place on this machine.
     #[error("OutputDataConfig.S3OutputPath")]
     Output(#[source] StorageError),
-    /// Artifacts can't be put into stores yet.
+    /// A folder is not encrypted.
     #[error(
-        "OutputDataConfig.S3OutputPath {0}: the bucket is in a store, to which nothing can be written yet"
+        "OutputDataConfig.KmsKeyId: {0} is a folder of this machine, which nothing encrypts; leave the key out, or let \
+         the output go to a store"
     )]
-    OutputInStore(String),
+    Encryption(String),
+    /// The store does not let the artifacts in.
+    #[error("OutputDataConfig.S3OutputPath {uri}: nothing can be written there")]
+    OutputRefused {
+        /// The URI.
+        uri: String,
+        /// Why not.
+        source: Box<StorageError>,
+    },
     /// Nothing can be written to the output.
     #[error("OutputDataConfig.S3OutputPath {uri}: can't write to {path:?}")]
     OutputNotWritable {
@@ -165,7 +174,7 @@ pub struct Checked {
     text: String,
     spec: TrainingJobSpec,
     of_machine: Option<Image>,
-    output_folder: PathBuf,
+    output: OutputPlace,
     listings: Vec<Listing>,
     /// What there are; none if nobody may have one.
     gpus: Option<Vec<Gpu>>,
@@ -211,11 +220,9 @@ pub async fn check(
         return Err(PrepareError::Unsupported(refused));
     }
     let of_machine = Image::resolve(machine.image_name(&spec), &machine.program, file_kind)?;
-    let output = machine.buckets.locate(&spec.output.uri).map_err(PrepareError::Output)?;
-    let output_folder =
-        output.path().ok_or_else(|| PrepareError::OutputInStore(spec.output.uri.to_string()))?;
-    check_writable(&spec.output.uri.to_string(), &output_folder)?;
     let stores = Stores::new(machine.buckets.clone(), machine.credentials.clone());
+    let output = output_place(&spec, machine)?;
+    check_output(&spec.output.uri.to_string(), &output, &stores).await?;
     let listings =
         try_join_all(spec.channels.iter().map(|channel| listing(channel, machine, &stores))).await?;
     for (channel, listing) in spec.channels.iter().zip(&listings) {
@@ -226,7 +233,7 @@ pub async fn check(
         GpuPolicy::Use if wants_accelerators(&spec) => Some(gpus()?),
         GpuPolicy::Use => Some(Vec::new()),
     };
-    Ok(Checked { text, spec, of_machine, output_folder, listings, gpus })
+    Ok(Checked { text, spec, of_machine, output, listings, gpus })
 }
 
 /// Brings the image of a request here, which may take long, and plans the job.
@@ -235,7 +242,7 @@ pub async fn plan_checked(
     machine: &Machine,
     progress: ImageProgress,
 ) -> Result<Prepared, PrepareError> {
-    let Checked { text, spec, of_machine, output_folder, listings, gpus } = checked;
+    let Checked { text, spec, of_machine, output, listings, gpus } = checked;
     let name = machine.image_name(&spec);
     let obtained = match of_machine {
         Some(image) => Obtained { image, kept: None, warning: None },
@@ -252,8 +259,8 @@ pub async fn plan_checked(
         region: machine.region.clone(),
         account: ACCOUNT.to_owned(),
         network_interface: INTERFACE.to_owned(),
-        output_folder,
-        storage: storage_plan(&listings, machine),
+        storage: storage_plan(&listings, &output, machine),
+        output,
         grace: machine.grace,
         listings,
         limits: machine.limits,
@@ -278,14 +285,47 @@ fn file_kind(path: &Path) -> FileKind {
 }
 
 /// What instances need to know of the stores that their objects are in.
-fn storage_plan(listings: &[Listing], machine: &Machine) -> StoragePlan {
+fn storage_plan(listings: &[Listing], output: &OutputPlace, machine: &Machine) -> StoragePlan {
     let sources = listings.iter().flat_map(Listing::sources);
-    let buckets: BTreeSet<_> = sources.filter_map(ObjectSource::bucket).collect();
+    let mut buckets: BTreeSet<_> = sources.filter_map(ObjectSource::bucket).collect();
+    if let OutputPlace::Store(store) = output {
+        buckets.insert(&store.bucket);
+    }
     let address = |bucket: &str| Some((bucket.to_owned(), machine.buckets.store(bucket)?.clone()));
     let stores = buckets.into_iter().filter_map(address).collect();
     let folder = machine.data.join("cache/objects");
     let cache = (machine.cache_limit > 0).then_some(CachePlan { folder, limit: machine.cache_limit });
     StoragePlan { stores, cache }
+}
+
+/// What `S3OutputPath` stands for.
+fn output_place(spec: &TrainingJobSpec, machine: &Machine) -> Result<OutputPlace, PrepareError> {
+    let located = machine.buckets.locate(&spec.output.uri).map_err(PrepareError::Output)?;
+    let kms_key = spec.output.kms_key_id.clone();
+    match located {
+        Location::Folder { .. } if kms_key.is_some() => {
+            Err(PrepareError::Encryption(spec.output.uri.to_string()))
+        }
+        Location::Folder { root, key } => Ok(OutputPlace::Folder(root.join(key))),
+        Location::Store { bucket, key } => {
+            let unknown = || PrepareError::Output(StorageError::UnknownBucket { bucket: bucket.clone() });
+            let address = machine.buckets.store(&bucket).ok_or_else(unknown)?.clone();
+            let prefix = key.trim_end_matches('/').to_owned();
+            Ok(OutputPlace::Store(StoreOutput { bucket, prefix, address, kms_key }))
+        }
+    }
+}
+
+/// Whether the artifacts will be let in. In a store an upload is begun and given up, of which nobody sees anything.
+async fn check_output(uri: &str, output: &OutputPlace, stores: &Stores) -> Result<(), PrepareError> {
+    let store = match output {
+        OutputPlace::Folder(folder) => return check_writable(uri, folder),
+        OutputPlace::Store(store) => store,
+    };
+    let refused = |source| PrepareError::OutputRefused { uri: uri.to_owned(), source: Box::new(source) };
+    let key = store.key(".trainyard-probe");
+    stores.begin(&store.bucket, &key, store.kms_key.as_deref()).await.map_err(refused)?;
+    stores.abort_all(&store.bucket, &key).await.map_err(refused)
 }
 
 /// The nearest folder that is there must let us write; nothing is made before the job starts.

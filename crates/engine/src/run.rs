@@ -30,11 +30,12 @@ use std::time::Duration;
 
 use fs_err as fs;
 use indexmap::IndexMap;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::backend::Supervisor;
 use crate::plan::{InstancePlan, JobPlan};
+use crate::storage::Upload;
 
 mod append;
 mod report;
@@ -165,10 +166,34 @@ impl RunDirectory {
         if_there(read_json(&self.root.join("network.json")))
     }
 
+    /// Writes down the uploads that instances put their parts into.
+    pub fn write_uploads(&self, uploads: &Uploads) -> Result<(), RunDirectoryError> {
+        write_json(&self.root.join("uploads.json"), uploads)
+    }
+
+    /// The uploads that instances put their parts into, if there are any.
+    pub fn uploads(&self) -> Result<Option<Uploads>, RunDirectoryError> {
+        if_there(read_json(&self.root.join("uploads.json")))
+    }
+
+    /// Forgets the uploads: they have been completed or given up.
+    pub fn remove_uploads(&self) -> io::Result<()> {
+        fs::remove_file(self.root.join("uploads.json"))
+    }
+
     /// The part of one host.
     pub fn instance(&self, host: &str) -> InstanceDirectory {
         InstanceDirectory { root: self.root.join("instances").join(host) }
     }
+}
+
+/// Uploads in parts of an attempt, which become the archives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Uploads {
+    /// Of `model.tar.gz`.
+    pub model: Upload,
+    /// Of `output.tar.gz`.
+    pub output: Upload,
 }
 
 /// One host's folder in the run directory.

@@ -17,7 +17,7 @@ mod stores;
 pub use address::{AddressError, StoreAddress};
 pub use credentials::{CredentialsError, StoreCredentials};
 pub use s3::{Refusal, StoreError};
-pub use stores::{Bytes, Chunks, Stores};
+pub use stores::{Bytes, Chunks, Stores, Upload, Written, read_range};
 
 /// Which bucket is where.
 ///

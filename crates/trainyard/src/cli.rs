@@ -15,6 +15,7 @@ mod config;
 mod describe;
 mod doctor;
 mod environment;
+mod gc;
 mod image;
 pub(crate) mod instance;
 mod keys;
@@ -31,6 +32,7 @@ mod show_pairs;
 mod stop;
 mod stopping;
 mod submit;
+mod top;
 mod train;
 mod wait;
 
@@ -63,6 +65,7 @@ enum Command {
     Describe(describe::Describe),
     Logs(logs::Logs),
     Wait(wait::Wait),
+    Top(top::Top),
     Stop(stop::Stop),
     Delete(stop::Delete),
     Artifact(artifact::Artifact),
@@ -75,6 +78,7 @@ enum Command {
     Env(environment::Env),
     Keys(keys::KeysOf),
     Config(config::ShowConfig),
+    Gc(gc::Gc),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
     #[command(hide = true)]
@@ -100,6 +104,7 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
         Command::Describe(command) => command.run(),
         Command::Logs(command) => command.run(),
         Command::Wait(command) => command.run(),
+        Command::Top(command) => command.run(),
         Command::Stop(command) => command.run(),
         Command::Delete(command) => command.run(),
         Command::Artifact(command) => command.run(),
@@ -112,6 +117,7 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
         Command::Env(command) => command.run(),
         Command::Keys(command) => command.run(),
         Command::Config(command) => command.run(),
+        Command::Gc(command) => command.run(),
         Command::Doctor(command) => command.run(),
         Command::Completions(command) => Ok(command.run(&mut Cli::command())),
         Command::Allpairs(command) => command.run(),

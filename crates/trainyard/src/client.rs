@@ -18,6 +18,7 @@ pub(crate) mod logs;
 pub(crate) mod object;
 pub(crate) mod place;
 mod profile;
+pub(crate) mod usage;
 
 pub(crate) use error::CallError;
 pub(crate) use place::{Credentials, Own, Place, Service, Wish};
@@ -101,7 +102,8 @@ impl Client {
         let target = format!("{}.{}", operation.service.target(), operation.name);
         let url = self.place.url(operation.service);
         self.persist(operation.again, || async {
-            let headers = [("x-amz-target", target.as_str()), ("content-type", "application/x-amz-json-1.1")];
+            let headers =
+                [("x-amz-target", target.as_str()), ("content-type", operation.service.content_type())];
             let (service, headers, body) = (operation.service, &headers[..], body.as_str());
             let response = self.send(&Outgoing { method: Method::POST, service, url, headers, body }).await?;
             let status = response.status();

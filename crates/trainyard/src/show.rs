@@ -95,7 +95,7 @@ impl Display {
     ///
     /// # Errors
     /// The first thing that could not be shown.
-    pub(crate) fn finish(self, job: &Job, folder: &Path, exit: Exit) -> io::Result<()> {
+    pub(crate) fn finish(self, job: &Job, folder: Option<&Path>, exit: Exit) -> io::Result<()> {
         if let Some(error) = self.failed {
             return Err(error);
         }

@@ -12,7 +12,7 @@ use super::index::{IndexError, IndexReader, index_path};
 use super::pack::PackedPart;
 
 /// Deflate, no name, no time, no hint at the level, unknown system: the same bytes on every machine.
-const GZIP_HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+pub const GZIP_HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 
 /// A part that lies in a file, its index beside it.
 #[derive(Debug, Clone)]
@@ -83,22 +83,23 @@ pub enum CombineError {
 /// folder, brought to the disk and then renamed. An archive that was there before is replaced. Bytes of
 /// parts are copied inside of the kernel, or shared, where the file system can.
 pub fn combine(parts: &[PartFile], destination: &Path) -> Result<Combined, CombineError> {
+    let mut combined = survey(parts)?;
+    let parts: Vec<&PartFile> = parts.iter().filter(|part| part.packed.entries > 0).collect();
+    if !parts.is_empty() {
+        combined.bytes = Some(write_archive(&parts, destination)?);
+    }
+    Ok(combined)
+}
+
+/// What there is to say of an archive of these parts, without making it.
+pub(super) fn survey(parts: &[PartFile]) -> Result<Combined, CombineError> {
     let warnings = all_warnings(parts);
     let parts: Vec<&PartFile> = parts.iter().filter(|part| part.packed.entries > 0).collect();
-    if parts.is_empty() {
-        return Ok(Combined { bytes: None, clashes: Vec::new(), clashes_not_listed: 0, warnings });
-    }
     let hosts: Vec<&str> = parts.iter().map(|part| part.host.as_str()).collect();
     let indexes =
         parts.iter().map(|part| IndexReader::open(index_path(&part.path))).collect::<Result<_, _>>()?;
     let clashes = clash::find(&hosts, indexes)?;
-    let bytes = write_archive(&parts, destination)?;
-    Ok(Combined {
-        bytes: Some(bytes),
-        clashes: clashes.listed,
-        clashes_not_listed: clashes.not_listed,
-        warnings,
-    })
+    Ok(Combined { bytes: None, clashes: clashes.listed, clashes_not_listed: clashes.not_listed, warnings })
 }
 
 fn all_warnings(parts: &[PartFile]) -> Vec<String> {
@@ -163,7 +164,7 @@ fn append_part(part: &PartFile, mut archive: &File, destination: &Path) -> Resul
 }
 
 /// The end-of-archive blocks, compressed, and the gzip trailer for everything.
-fn archive_tail(parts: &[&PartFile]) -> io::Result<Vec<u8>> {
+pub(super) fn archive_tail(parts: &[&PartFile]) -> io::Result<Vec<u8>> {
     let mut crc = crc32fast::Hasher::new();
     for PackedPart { crc32, tar_bytes, .. } in parts.iter().map(|part| &part.packed) {
         crc.combine(&crc32fast::Hasher::new_with_initial_len(*crc32, *tar_bytes));

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use glob::Pattern;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -21,6 +22,8 @@ pub struct PackOptions {
     pub container_path: String,
     /// Effort of the compression, 0 (none) to 9; what is above counts as 9.
     pub level: u32,
+    /// What is left out: patterns of paths below the folder, or without a slash of names at any depth.
+    pub ignore: Vec<Pattern>,
     /// Threads that compress, at least one; reading and writing take little beside them.
     pub threads: usize,
 }
@@ -110,7 +113,7 @@ fn pack_into(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(missing(folder)),
         Err(source) => return Err(PackError::Folder { path: folder.to_owned(), source }),
     };
-    let walk = Walk::new(root, &options.container_path).map_err(read_failed)?;
+    let walk = Walk::new(root, &options.container_path, &options.ignore).map_err(read_failed)?;
     let mut packer = Packer { walk, host, index, entries: 0 };
     let effort = Effort { level: options.level, threads: options.threads };
     let (packed, deflated) = deflate::deflate(effort, &mut part, progress, |input| packer.pack_all(input))

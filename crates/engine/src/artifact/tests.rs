@@ -22,7 +22,7 @@ use super::{Combined, PackOptions, PartFile, combine, index_path, pack};
 pub(super) const MODEL: &str = "/opt/ml/model";
 
 pub(super) fn options() -> PackOptions {
-    PackOptions { container_path: MODEL.into(), level: 6, threads: 2 }
+    PackOptions { container_path: MODEL.into(), level: 6, ignore: Vec::new(), threads: 2 }
 }
 
 /// Packs `folder` as the part of `host` into `scratch`.

@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use glob::{MatchOptions, Pattern};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
@@ -32,6 +33,7 @@ pub(super) struct Entry {
 pub(super) struct Walk {
     frames: Vec<Frame>,
     container_path: Vec<Vec<u8>>,
+    ignore: Vec<Pattern>,
     /// What is left out, and what turned out odd.
     pub(super) warnings: Warnings,
 }
@@ -80,9 +82,10 @@ pub(super) struct WalkError {
 
 impl Walk {
     /// Starts at an opened folder that its writer saw at `container_path`.
-    pub(super) fn new(folder: Folder, container_path: &str) -> Result<Self, WalkError> {
+    pub(super) fn new(folder: Folder, container_path: &str, ignore: &[Pattern]) -> Result<Self, WalkError> {
         let mut walk = Self {
             frames: Vec::new(),
+            ignore: ignore.to_vec(),
             container_path: links::components(container_path),
             warnings: Warnings::default(),
         };
@@ -188,7 +191,8 @@ impl Walk {
 
     fn enter(&mut self, folder: Folder, path: Vec<u8>, place: Vec<Vec<u8>>) -> Result<(), WalkError> {
         let failed = |source| WalkError { path: shown(&path).to_owned(), source };
-        let found = folder.names().map_err(failed)?;
+        let mut found = folder.names().map_err(failed)?;
+        found.retain(|(name, _)| !is_ignored(&self.ignore, &path, name));
         self.frames.push(Frame { folder, names: Vec::new().into_iter(), path, place });
         let mut names = Vec::with_capacity(found.len());
         let mut skipped = Vec::new();
@@ -233,6 +237,18 @@ impl Walk {
             _ => Err(WalkError { path: shown(path).to_owned(), source: error }),
         }
     }
+}
+
+/// Whether a pattern says that a name in a folder is left out.
+fn is_ignored(patterns: &[Pattern], folder: &[u8], name: &[u8]) -> bool {
+    let options = MatchOptions { require_literal_separator: true, ..MatchOptions::new() };
+    let name_alone = String::from_utf8_lossy(name);
+    let path = [folder, name].concat();
+    let path = String::from_utf8_lossy(&path);
+    patterns.iter().any(|pattern| {
+        let whole = if pattern.as_str().contains('/') { &path } else { &name_alone };
+        pattern.matches_with(whole, options)
+    })
 }
 
 /// A path of the archive as the system writes paths.

@@ -13,8 +13,8 @@ use indexmap::IndexMap;
 
 use super::{Backend, Launch, Placement, Presence, Stop};
 use crate::plan::{
-    GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, NetworkPlan, OutputPlan, Role, RuntimePlan,
-    StoragePlan,
+    GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, NetworkPlan, OutputPlace, OutputPlan, Role,
+    RuntimePlan, StoragePlan,
 };
 use crate::run::{Exit, Manifests, Outcome, Report, RunDirectory, Stamped, Watch};
 
@@ -214,7 +214,10 @@ fn job_plan_in(place: &Place, words: &[&str], folder: &Path) -> JobPlan {
         attempt: 1,
         instances: instances.map(|(host, word)| instance(place, host, &hosts, word)).collect(),
         merge: None,
-        output: OutputPlan { folder: folder.join("output"), uri: "file:///output".to_owned() },
+        output: OutputPlan {
+            place: OutputPlace::Folder(folder.join("output")),
+            uri: "file:///output".to_owned(),
+        },
         max_runtime: DEADLINE,
         warnings: Vec::new(),
     }
@@ -247,6 +250,7 @@ fn instance(place: &Place, host: &HostAddress, hosts: &[HostAddress], word: &str
         limits: Limits::of_pids(None),
         gpus: GpuPlan::default(),
         compression_level: 6,
+        ignore: Vec::new(),
         storage: StoragePlan::default(),
     }
 }

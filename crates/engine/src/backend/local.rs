@@ -88,6 +88,7 @@ impl Backend for LocalBackend {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             network_isolation: true,
+            output_kms: true,
             pipe: true,
             fast_file: true,
             manifest_files: true,

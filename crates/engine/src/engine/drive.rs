@@ -9,15 +9,17 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{Attempt, Engine, EngineError, publish, tidy};
+use super::{Attempt, Engine, EngineError, tidy};
 use crate::backend::{BackendError, Launch, Placement, Presence, Stop};
 use crate::explain::chain;
 use crate::job::{Effect, Event, Job, MERGE_HOST, Status};
 use crate::plan::JobPlan;
 use crate::run::{News, Outcome, Report, RunDirectory, Stamped, Timestamp, Watch};
 
+mod output;
 mod take_over;
 
+use output::ready_output;
 pub use take_over::TakenOver;
 
 /// What somebody asks of a running job.
@@ -154,9 +156,9 @@ impl Driver {
         &self.run
     }
 
-    /// Where the job's artifacts are put on this machine.
-    pub fn output_folder(&self) -> &Path {
-        &self.plan.output.folder
+    /// Where the job's artifacts are put, if that is a folder of this machine.
+    pub fn output_folder(&self) -> Option<&Path> {
+        self.plan.output.folder()
     }
 
     /// Drives the job to its end. What there is to show goes to `notices`, which is unbounded because
@@ -295,15 +297,6 @@ impl Driver {
         self.work.spawn(async { Done::Event(Event::MergeFailed { explanation }) });
     }
 
-    fn publish_merged(&mut self) {
-        let merged = self.run.instance(MERGE_HOST).merged_file();
-        let (output, plan) = (self.plan.output.clone(), self.plan.merge.clone());
-        self.work.spawn_blocking(move || {
-            let name = plan.map(|plan| plan.output).unwrap_or_default();
-            Done::Event(publish::merged(&merged, &output, &name))
-        });
-    }
-
     async fn presence_changed(&mut self, index: usize, presence: Vec<Presence>) -> Result<(), EngineError> {
         let placed = &mut self.placed[index];
         let hosts = placed.placement.hosts().map(str::to_owned);
@@ -392,7 +385,7 @@ impl Driver {
                     self.stop(&hosts).await?;
                 }
                 Effect::Publish => self.publish(),
-                Effect::Merge => self.merge()?,
+                Effect::Merge => self.merge().await?,
                 Effect::Release => self.release().await?,
                 // They were stored together with the event.
                 Effect::Notify => {}
@@ -412,8 +405,14 @@ impl Driver {
         for host in &hosts {
             self.watch.follow(host, &self.run.instance(host))?;
         }
-        let (backend, run) = (self.engine.backend.clone(), self.run.clone());
-        self.work.spawn(async move { Done::Launched(backend.launch(&Launch { run, hosts }).await) });
+        let (engine, run) = (self.engine.clone(), self.run.clone());
+        let (place, job) = (self.plan.output.place.clone(), (self.job.name.clone(), self.job.attempt));
+        self.work.spawn(async move {
+            Done::Launched(match ready_output(&engine, &place, &run, job).await {
+                Ok(()) => engine.backend.launch(&Launch { run, hosts }).await,
+                Err(error) => Err(error),
+            })
+        });
         Ok(())
     }
 
@@ -426,24 +425,6 @@ impl Driver {
         Ok(())
     }
 
-    fn publish(&mut self) {
-        let parts = publish::parts(&self.engine, &self.job);
-        let output = self.plan.output.clone();
-        self.work.spawn_blocking(move || Done::Event(publish::artifacts(&parts, &output)));
-    }
-
-    fn merge(&mut self) -> Result<(), EngineError> {
-        let Some(merge) = self.plan.merge.clone() else { return Ok(()) };
-        let archive = self.plan.output.folder.join(publish::MODEL);
-        let instance = merge.instance_for(&archive, self.job.attempt)?;
-        self.run.add_instance(&instance)?;
-        self.watch.follow(MERGE_HOST, &self.run.instance(MERGE_HOST))?;
-        let (backend, run) = (self.engine.backend.clone(), self.run.clone());
-        let launch = Launch { run, hosts: vec![MERGE_HOST.to_owned()] };
-        self.work.spawn(async move { Done::MergeLaunched(backend.launch(&launch).await) });
-        Ok(())
-    }
-
     async fn release(&mut self) -> Result<(), EngineError> {
         for placed in &self.placed {
             self.engine.backend.release(&placed.placement).await?;
@@ -451,6 +432,7 @@ impl Driver {
         if self.plan.is_through_daemon() {
             self.engine.sweep().await;
         }
+        self.engine.give_up_uploads(&self.job.name, self.job.attempt + 1).await;
         tidy::after(&self.engine, &self.job).await?;
         Ok(())
     }

@@ -5,17 +5,21 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
-use super::{Engine, tidy};
-use crate::artifact::{CombineError, PackedPart, PartFile, combine};
+use super::{Engine, EngineError, tidy};
+use crate::artifact::{CombineError, Combined, HostPart, PackedPart, PartFile, combine};
 use crate::explain::chain;
 use crate::job::{Event, Job, Published};
-use crate::plan::OutputPlan;
+use crate::plan::{OutputPlace, OutputPlan};
 use crate::run::{InstanceDirectory, Part};
 
 /// The artifact that holds what every instance wrote to `/opt/ml/model`.
 pub(super) const MODEL: &str = "model.tar.gz";
 /// The artifact that holds what every instance wrote to `/opt/ml/output/data`.
 const OUTPUT: &str = "output.tar.gz";
+
+pub(super) mod in_store;
+
+use in_store::StoreParts;
 
 /// The parts of all instances, in host order.
 pub(super) struct AllParts {
@@ -25,13 +29,26 @@ pub(super) struct AllParts {
 
 /// Where the parts of a job are; those of earlier attempts are used as they are.
 pub(super) fn parts(engine: &Engine, job: &Job) -> AllParts {
-    let mut all = AllParts { model: Vec::new(), output: Vec::new() };
-    for instance in &job.instances {
+    let StoreParts { model, output, .. } = store_parts(engine, job);
+    let files = |parts: Vec<HostPart>| parts.into_iter().map(|part| part.part).collect();
+    AllParts { model: files(model), output: files(output) }
+}
+
+/// The same with what of them is in the uploads of this attempt.
+pub(super) fn store_parts(engine: &Engine, job: &Job) -> StoreParts {
+    let mut all = StoreParts { model: Vec::new(), output: Vec::new(), hosts: job.instances.len() };
+    for (rank, instance) in job.instances.iter().enumerate() {
         let root = engine.attempt_folder(&job.name, instance.attempt);
         let directory = InstanceDirectory::open(&root.join("instances").join(&instance.host));
-        let file = |part: &Part, path| PartFile { host: instance.host.clone(), path, packed: packed(part) };
-        all.model.extend(instance.parts.model.as_ref().map(|part| file(part, directory.model_part())));
-        all.output.extend(instance.parts.output.as_ref().map(|part| file(part, directory.output_part())));
+        let is_current = instance.attempt == job.attempt;
+        let host_part = |part: &Part, path| HostPart {
+            part: PartFile { host: instance.host.clone(), path, packed: packed(part) },
+            rank,
+            uploaded: if is_current { part.uploaded.clone() } else { Vec::new() },
+        };
+        all.model.extend(instance.parts.model.as_ref().map(|part| host_part(part, directory.model_part())));
+        all.output
+            .extend(instance.parts.output.as_ref().map(|part| host_part(part, directory.output_part())));
     }
     all
 }
@@ -65,25 +82,28 @@ enum PublishError {
 }
 
 fn try_artifacts(parts: &AllParts, output: &OutputPlan) -> Result<Published, PublishError> {
-    fs::create_dir_all(&output.folder)?;
-    let model = combine(&parts.model, &output.folder.join(MODEL))?;
-    let other = combine(&parts.output, &output.folder.join(OUTPUT))?;
-    let uri = |bytes: Option<u64>, name: &str| bytes.map(|_| format!("{}/{name}", output.uri));
+    let Some(folder) = output.folder() else { return Ok(Published::default()) };
+    fs::create_dir_all(folder)?;
+    let model = combine(&parts.model, &folder.join(MODEL))?;
+    let other = combine(&parts.output, &folder.join(OUTPUT))?;
+    let uri = |combined: &Combined, name: &str| combined.bytes.map(|_| format!("{}/{name}", output.uri));
+    Ok(published(model, other, uri))
+}
+
+/// What is to be told of both archives.
+fn published(model: Combined, other: Combined, uri: impl Fn(&Combined, &str) -> Option<String>) -> Published {
+    let (model_uri, output_uri) = (uri(&model, MODEL), uri(&other, OUTPUT));
     let mut clashes = model.clashes;
     clashes.extend(other.clashes);
     clashes.retain(|clash| !clash.same_content);
-    Ok(Published {
-        model: uri(model.bytes, MODEL),
-        output: uri(other.bytes, OUTPUT),
-        clashes,
-        clashes_not_listed: model.clashes_not_listed + other.clashes_not_listed,
-    })
+    let clashes_not_listed = model.clashes_not_listed + other.clashes_not_listed;
+    Published { model: model_uri, output: output_uri, clashes, clashes_not_listed }
 }
 
 /// Puts the file that the merging instance has handed back beside the artifact.
-pub(super) fn merged(file: &Path, output: &OutputPlan, name: &str) -> Event {
-    match move_into(file, &output.folder, name) {
-        Ok(()) => Event::Merged { uri: format!("{}/{name}", output.uri) },
+pub(super) fn merged(file: &Path, folder: &Path, uri: &str, name: &str) -> Event {
+    match move_into(file, folder, name) {
+        Ok(()) => Event::Merged { uri: format!("{uri}/{name}") },
         Err(error) => Event::MergeFailed { explanation: chain(&error) },
     }
 }
@@ -107,9 +127,23 @@ fn move_into(file: &Path, folder: &Path, name: &str) -> io::Result<()> {
 
 /// Removes what an earlier job of this name has published: a job that writes nothing must not seem
 /// to have written that.
-pub(super) fn remove_earlier(output: &OutputPlan, merged: Option<&str>) -> io::Result<()> {
-    for name in [Some(MODEL), Some(OUTPUT), merged].into_iter().flatten() {
-        tidy::remove_file(&output.folder.join(name))?;
+pub(super) async fn remove_earlier(
+    engine: &Engine,
+    output: &OutputPlan,
+    merged: Option<&str>,
+) -> Result<(), EngineError> {
+    match &output.place {
+        OutputPlace::Store(place) => {
+            let stores = in_store::stores(engine, place);
+            in_store::remove_earlier(&stores, place, merged)
+                .await
+                .map_err(|error| EngineError::Output(error.into()))
+        }
+        OutputPlace::Folder(folder) => {
+            for name in [Some(MODEL), Some(OUTPUT), merged].into_iter().flatten() {
+                tidy::remove_file(&folder.join(name))?;
+            }
+            Ok(())
+        }
     }
-    Ok(())
 }

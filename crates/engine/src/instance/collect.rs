@@ -8,14 +8,18 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use fs_err as fs;
-use tokio::task::{JoinError, spawn_blocking};
+use glob::Pattern;
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 
 use super::Scene;
 use super::elsewhere::large_files;
 use super::reports::{PROGRESS_INTERVAL, Reports};
-use crate::artifact::{PackError, PackOptions, PackedPart, index_path, pack};
+use super::upload::{self, UploadError};
+use crate::artifact::{IndexError, PackError, PackOptions, PackedPart, index_path, largest, pack};
+use crate::explain::bytes;
 use crate::plan::Role;
-use crate::run::{InstanceDirectory, Part, Parts, Report};
+use crate::run::{InstanceDirectory, Part, Parts, Report, RunDirectoryError};
+use crate::storage::Upload;
 
 /// Why an instance can't hand back what it wrote.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +28,12 @@ pub(crate) enum CollectError {
     NotAFolder { path: &'static str },
     #[error("can't pack {path}")]
     Pack { path: &'static str, source: PackError },
+    #[error("Artifact upload failed: what is in {path}")]
+    Upload { path: &'static str, source: UploadError },
+    #[error("can't see what is in {path}")]
+    Index { path: &'static str, source: IndexError },
+    #[error("the uploads are not known")]
+    Uploads(#[from] RunDirectoryError),
     #[error("the merging instance has left {found} files in /opt/ml/model instead of one")]
     NotOneFile { found: usize },
     #[error("can't hand back the merged file")]
@@ -31,6 +41,11 @@ pub(crate) enum CollectError {
     #[error("the packing broke off")]
     Broken(#[from] JoinError),
 }
+
+/// From here on it is worth a warning, in bytes.
+const LARGE: u64 = 10 << 30;
+/// So many are named.
+const LARGEST: usize = 3;
 
 /// Packs `/opt/ml/model` and `/opt/ml/output/data`, whatever became of `train`.
 pub(crate) async fn collect(
@@ -42,9 +57,11 @@ pub(crate) async fn collect(
         return hand_back_merged(scene, directory).map(|()| Parts::default());
     }
     let packed = Arc::new(AtomicU64::new(0));
+    let uploads = scene.run.uploads()?;
+    let (to_model, to_output) = uploads.map(|uploads| (uploads.model, uploads.output)).unzip();
     let mut packing = Packing { scene, reports, packed: &packed };
-    let model = packing.part("/opt/ml/model", directory.model_part()).await?;
-    let output = packing.part("/opt/ml/output/data", directory.output_part()).await?;
+    let model = packing.part("/opt/ml/model", directory.model_part(), to_model).await?;
+    let output = packing.part("/opt/ml/output/data", directory.output_part(), to_output).await?;
     Ok(Parts { model, output })
 }
 
@@ -69,7 +86,12 @@ struct Packing<'a, 'b> {
 }
 
 impl Packing<'_, '_> {
-    async fn part(&mut self, path: &'static str, part: PathBuf) -> Result<Option<Part>, CollectError> {
+    async fn part(
+        &mut self,
+        path: &'static str,
+        part: PathBuf,
+        upload: Option<Upload>,
+    ) -> Result<Option<Part>, CollectError> {
         let folder = self.folder(path)?;
         if fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_none()) {
             return Ok(None);
@@ -77,6 +99,8 @@ impl Packing<'_, '_> {
         let options = PackOptions {
             container_path: path.to_owned(),
             level: self.scene.plan.compression_level,
+            // Checked when the job was submitted.
+            ignore: self.scene.plan.ignore.iter().filter_map(|glob| Pattern::new(glob).ok()).collect(),
             threads: available_parallelism().map_or(1, usize::from),
         };
         let (host, target) = (self.scene.plan.host.clone(), part.clone());
@@ -84,20 +108,45 @@ impl Packing<'_, '_> {
         let count = move |bytes| {
             packed.fetch_add(bytes, Ordering::Relaxed);
         };
-        let mut packing = spawn_blocking(move || pack(&folder, &host, &target, &options, &count));
+        let packing = spawn_blocking(move || pack(&folder, &host, &target, &options, &count));
+        let packed = self.told(packing).await?.map_err(|source| CollectError::Pack { path, source })?;
+        let Some(kept) = self.keep(packed, &part) else { return Ok(None) };
+        if kept.tar_bytes > LARGE {
+            self.warn_of_size(path, &part, kept.tar_bytes)?;
+        }
+        let Some(upload) = upload else { return Ok(Some(kept)) };
+        let (plan, credentials) = (self.scene.plan.clone(), self.scene.own.credentials.clone());
+        let sent = Arc::clone(self.packed);
+        let uploading = spawn_blocking(move || upload::upload(&plan, &credentials, &upload, &part, &sent));
+        let uploaded = self.told(uploading).await?.map_err(|source| CollectError::Upload { path, source })?;
+        Ok(Some(Part { uploaded, ..kept }))
+    }
+
+    /// Names what takes most, so that somebody who keeps every checkpoint finds out why it takes so long.
+    fn warn_of_size(&mut self, path: &'static str, part: &Path, whole: u64) -> Result<(), CollectError> {
+        let most = largest(part, LARGEST).map_err(|source| CollectError::Index { path, source })?;
+        let most: Vec<_> = most.iter().map(|(name, size)| format!("{name} {}", bytes(*size))).collect();
+        self.reports.warn(format!(
+            "{path} holds {}; most is in {}. What nobody needs can be left out with Trainyard.Output.Ignore",
+            bytes(whole),
+            most.join(", ")
+        ));
+        Ok(())
+    }
+
+    /// Tells of the bytes that have gone through while something works.
+    async fn told<T>(&mut self, mut work: JoinHandle<T>) -> Result<T, CollectError> {
         let mut tick = tokio::time::interval(PROGRESS_INTERVAL);
         tick.reset_after(Duration::from_millis(20));
-        let packed = loop {
+        loop {
             tokio::select! {
-                packed = &mut packing => break packed?,
+                done = &mut work => return Ok(done?),
                 _ = tick.tick() => {
                     let bytes = self.packed.load(Ordering::Relaxed);
                     self.reports.progress(|| Report::Collecting { bytes });
                 }
             }
-        };
-        let packed = packed.map_err(|source| CollectError::Pack { path, source })?;
-        Ok(self.keep(packed, &part))
+        }
     }
 
     /// The folder of the machine. The instance may have put a link in its place, or in the place of
@@ -130,6 +179,7 @@ impl Packing<'_, '_> {
             tar_bytes: packed.tar_bytes,
             compressed_bytes: packed.compressed_bytes,
             crc32: packed.crc32,
+            uploaded: Vec::new(),
         })
     }
 }

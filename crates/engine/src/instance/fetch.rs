@@ -26,6 +26,8 @@ const OBJECTS: usize = 64;
 const PIECE: u64 = 16 << 20;
 /// Threads beyond these would only wait for the network or the disk.
 const MOST_THREADS: usize = 4;
+/// How often an object is fetched that is gone from the cache again.
+const REMOVED_TRIES: u32 = 3;
 /// How often an object is fetched whose checksum is wrong.
 const DAMAGED_TRIES: u32 = 3;
 
@@ -57,7 +59,12 @@ pub(crate) fn fetch_all(
         progress: Arc::clone(progress),
         connections: Arc::new(Semaphore::new(CONNECTIONS)),
     };
-    let fetched = runtime.block_on(Arc::new(fetch).all(&objects));
+    let fetched = runtime.block_on(async {
+        tokio::select! {
+            fetched = Arc::new(fetch).all(&objects) => fetched,
+            () = progress.cancelled() => Err(ObjectError::Cancelled),
+        }
+    });
     runtime.shutdown_background();
     fetched
 }
@@ -120,7 +127,7 @@ impl Fetch {
     async fn one(self: Arc<Self>, object: ObjectPlan) -> Result<(), ObjectError> {
         let object = Arc::new(object);
         match self.entry(&object) {
-            Some(entry) => self.through_cache(&object, entry).await?,
+            Some(entry) => self.through_cache(&object, &entry).await?,
             None => {
                 let target = self.put.target(&object)?;
                 let file = Arc::new(create(&object, &target)?);
@@ -131,7 +138,25 @@ impl Fetch {
         Ok(())
     }
 
+    /// Through the cache, again if somebody makes room there just when the object is to be used.
     async fn through_cache(
+        self: &Arc<Self>,
+        object: &Arc<ObjectPlan>,
+        entry: &Entry,
+    ) -> Result<(), ObjectError> {
+        let mut tries = REMOVED_TRIES;
+        loop {
+            match self.once_through_cache(object, entry.clone()).await {
+                Err(ObjectError::Gone { .. }) if tries > 0 => {
+                    tries -= 1;
+                    self.progress.bytes.fetch_sub(object.size, Ordering::Relaxed);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    async fn once_through_cache(
         self: &Arc<Self>,
         object: &Arc<ObjectPlan>,
         entry: Entry,

@@ -11,6 +11,7 @@ use std::time::Instant;
 use fs_err as fs;
 use rustix::fs::{AtFlags, CWD, ioctl_ficlone, linkat, statvfs};
 use rustix::io::Errno;
+use tokio::sync::Notify;
 
 use crate::explain::bytes;
 use crate::plan::{ChannelPlan, ObjectPlan};
@@ -27,7 +28,8 @@ pub(crate) struct Progress {
     pub(crate) of_objects: u64,
     pub(crate) of_bytes: u64,
     pub(crate) since: Instant,
-    pub(crate) cancelled: AtomicBool,
+    cancelled: AtomicBool,
+    cancel: Notify,
 }
 
 impl Progress {
@@ -41,13 +43,29 @@ impl Progress {
             of_bytes: objects().map(|object| object.size).sum(),
             since: Instant::now(),
             cancelled: AtomicBool::new(false),
+            cancel: Notify::new(),
         }
+    }
+
+    /// Whoever works here is to stop.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+        self.cancel.notify_one();
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Waits until it is to stop.
+    pub(crate) async fn cancelled(&self) {
+        self.cancel.notified().await;
     }
 
     /// Counts bytes that are there; an error if nobody wants any more.
     pub(crate) fn add(&self, bytes: u64) -> Result<(), ObjectError> {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if self.cancelled.load(Ordering::Relaxed) { Err(ObjectError::Cancelled) } else { Ok(()) }
+        if self.is_cancelled() { Err(ObjectError::Cancelled) } else { Ok(()) }
     }
 
     /// Counts objects that are there.
@@ -325,7 +343,7 @@ mod tests {
         let object =
             |relative: &str| ObjectPlan { source: source.clone().into(), relative: relative.into(), size: 1 };
         let progress = Progress::of(&[]);
-        progress.cancelled.store(true, Ordering::Relaxed);
+        progress.cancel();
         let objects = [object("a"), object("b")];
         let put = Put::new(folder.path().to_owned(), &objects, Links::Allowed);
         let put = put_all(&put, &objects, &progress);

@@ -196,8 +196,8 @@ impl Stager<'_, '_> {
         let result = loop {
             tokio::select! {
                 result = &mut putting => break result?,
-                () = self.scene.stop.requested(), if !self.progress.cancelled.load(Ordering::Relaxed) => {
-                    self.progress.cancelled.store(true, Ordering::Relaxed);
+                () = self.scene.stop.requested(), if !self.progress.is_cancelled() => {
+                    self.progress.cancel();
                 }
                 _ = tick.tick() => self.reports.progress(|| staging(self.progress)),
             }

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::plan::{
-    GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, MergePlan, OutputPlan, Role, RuntimePlan,
-    StoragePlan,
+    GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, MergePlan, OutputPlace, OutputPlan, Role,
+    RuntimePlan, StoragePlan,
 };
 use crate::run::Exit;
 
@@ -31,6 +31,7 @@ fn instance_plan(host: &str) -> InstancePlan {
         limits: Limits::of_pids(None),
         gpus: GpuPlan::default(),
         compression_level: 6,
+        ignore: Vec::new(),
         storage: StoragePlan::default(),
     }
 }
@@ -38,7 +39,7 @@ fn instance_plan(host: &str) -> InstancePlan {
 fn job_plan(hosts: usize, merge: bool) -> JobPlan {
     let instances = (1..=hosts).map(|number| instance_plan(&format!("algo-{number}"))).collect();
     let merge = merge.then(|| MergePlan { instance: instance_plan(MERGE_HOST), output: "all.csv".into() });
-    let output = OutputPlan { folder: "/out".into(), uri: "s3://b/out".into() };
+    let output = OutputPlan { place: OutputPlace::Folder("/out".into()), uri: "s3://b/out".into() };
     JobPlan {
         job: "job".into(),
         attempt: 1,
@@ -55,7 +56,7 @@ fn report(host: &str, report: Report) -> Event {
 }
 
 fn ended(host: &str, outcome: Outcome) -> Event {
-    let part = Part { entries: 1, tar_bytes: 512, compressed_bytes: 20, crc32: 1 };
+    let part = Part { entries: 1, tar_bytes: 512, compressed_bytes: 20, crc32: 1, uploaded: Vec::new() };
     report(host, Report::Ended { outcome, parts: Parts { model: Some(part), output: None } })
 }
 

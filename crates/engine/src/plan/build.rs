@@ -14,7 +14,7 @@ use super::network;
 use super::path::relative_path;
 use super::{
     ChannelPlan, DockerPlan, Entry, Exposed, HostAddress, InstancePlan, JobPlan, MergePlan, MetricDefinition,
-    NetworkPlan, OutputPlan, Piece, Role, RuntimePlan, StoragePlan,
+    NetworkPlan, OutputPlace, OutputPlan, Piece, Role, RuntimePlan, StoragePlan,
 };
 use crate::job::MERGE_HOST;
 use crate::spec::{ChannelSource, ChannelSpec, InputMode, MergeSpec, TrainingJobSpec};
@@ -44,8 +44,8 @@ pub struct Surroundings {
     pub account: String,
     /// The interface by which instances reach each other.
     pub network_interface: String,
-    /// The folder that `S3OutputPath` stands for.
-    pub output_folder: PathBuf,
+    /// What `S3OutputPath` stands for.
+    pub output: OutputPlace,
     /// What was asked for at the command line.
     pub grace: Option<Duration>,
     /// Per channel, in the spec's order.
@@ -310,6 +310,7 @@ fn instance(
         limits: Limits::of_pids(spec.settings.pids_limit),
         gpus: GpuPlan::default(),
         compression_level: spec.settings.output_level.unwrap_or(COMPRESSION_LEVEL),
+        ignore: spec.settings.output_ignore.clone(),
         storage: surroundings.storage.clone(),
     }
 }
@@ -375,7 +376,7 @@ fn environment(spec: &TrainingJobSpec, surroundings: &Surroundings, host: &str) 
 
 fn output(spec: &TrainingJobSpec, surroundings: &Surroundings) -> OutputPlan {
     let uri = spec.output.uri.child(&spec.name).child("output");
-    OutputPlan { folder: surroundings.output_folder.join(&spec.name).join("output"), uri: uri.to_string() }
+    OutputPlan { place: surroundings.output.child(&spec.name).child("output"), uri: uri.to_string() }
 }
 
 /// The merging instance: this program itself, whose channel is the published archive.

@@ -208,6 +208,7 @@ fn settings(sent: Option<&wire::TrainyardSettings>) -> Result<Settings, Violatio
         shm_size_gb: sent.and_then(|sent| count(sent.shm_size_in_gb)),
         pids_limit: sent.and_then(|sent| count(sent.pids_limit)),
         output_level: output.and_then(|output| count(output.level)),
+        output_ignore: output.and_then(|output| output.ignore.clone()).unwrap_or_default(),
     })
 }
 

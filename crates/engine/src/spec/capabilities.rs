@@ -44,8 +44,10 @@ pub struct Capabilities {
     pub vpc: bool,
     /// The files of the artifact as they are, without an archive.
     pub output_uncompressed: bool,
-    /// Keys that outputs and volumes are encrypted with.
+    /// Keys that volumes are encrypted with.
     pub kms: bool,
+    /// Keys that outputs are encrypted with.
+    pub output_kms: bool,
     /// Instances that are kept for the next job.
     pub warm_pools: bool,
     /// Reserved capacity.
@@ -154,7 +156,7 @@ fn whole_job(spec: &TrainingJobSpec, can: &Capabilities) -> Vec<Unsupported> {
             on(time_series) && !can.metrics_time_series,
         ),
         ("AlgorithmSpecification.TrainingImageConfig", private_registry(spec) && !can.private_registry),
-        ("OutputDataConfig.KmsKeyId", spec.output.kms_key_id.is_some() && !can.kms),
+        ("OutputDataConfig.KmsKeyId", spec.output.kms_key_id.is_some() && !can.output_kms),
         ("OutputDataConfig.CompressionType", uncompressed && !can.output_uncompressed),
         ("VpcConfig", sent.vpc_config.is_some() && !can.vpc),
         ("StoppingCondition.MaxWaitTimeInSeconds", spec.stopping.max_wait.is_some() && !can.managed_spot),

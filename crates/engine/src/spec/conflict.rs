@@ -180,6 +180,14 @@ pub enum Conflict {
         /// The name.
         output: String,
     },
+    /// What says which files are left out can't be read.
+    #[error("Trainyard.Output.Ignore '{glob}' is not a pattern such as *.tmp or cache/**: {wrong}")]
+    Ignore {
+        /// The pattern.
+        glob: String,
+        /// What is wrong with it.
+        wrong: &'static str,
+    },
     /// What says which files are parts can't be read.
     #[error("Trainyard.Merge.Glob '{glob}' is not a pattern of file names such as part-*.csv: {wrong}")]
     MergeGlob {

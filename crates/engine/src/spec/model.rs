@@ -302,8 +302,11 @@ static TRAINYARD: &[Member] = &[
     optional("ShmSizeInGB", Shape::Number(1, 65_536)),
     // Linux has no higher process ids: PID_MAX_LIMIT.
     optional("PidsLimit", Shape::Number(16, 4_194_304)),
-    optional("Output", Shape::Structure(&[optional("Level", Shape::Number(0, 9))])),
+    optional("Output", Shape::Structure(OUTPUT)),
 ];
+
+static OUTPUT: &[Member] =
+    &[optional("Level", Shape::Number(0, 9)), optional("Ignore", Shape::Texts(size(0, 100), &NAME_256))];
 
 static MERGE: &[Member] = &[
     optional("Glob", Shape::Text(&NAME_256)),

@@ -26,6 +26,7 @@ pub(super) fn violations(request: &CreateTrainingJobRequest) -> Vec<Violation> {
     found.extend(profiling_interval(request));
     found.extend(merge_output(request).map(Violation::from));
     found.extend(merge_glob(request).map(Violation::from));
+    found.extend(ignored(request).map(Violation::from));
     found
 }
 
@@ -193,6 +194,14 @@ fn merge_glob(request: &CreateTrainingJobRequest) -> Option<Conflict> {
     let glob = request.trainyard.as_ref()?.merge.as_ref()?.glob.as_ref()?;
     let wrong = glob::Pattern::new(glob).err()?.msg;
     Some(Conflict::MergeGlob { glob: glob.clone(), wrong })
+}
+
+/// The same of what is left out of the archives.
+fn ignored(request: &CreateTrainingJobRequest) -> Option<Conflict> {
+    let patterns = request.trainyard.as_ref()?.output.as_ref()?.ignore.as_ref()?;
+    let wrong = |glob: &String| Some((glob.clone(), glob::Pattern::new(glob).err()?.msg));
+    let (glob, wrong) = patterns.iter().find_map(wrong)?;
+    Some(Conflict::Ignore { glob, wrong })
 }
 
 /// Each name that comes again, once.

@@ -21,6 +21,8 @@ pub struct Settings {
     pub pids_limit: Option<u32>,
     /// Compression level of the artifact, 0 to 9; without it the packer's default counts.
     pub output_level: Option<u32>,
+    /// Patterns of what is left out of the archives.
+    pub output_ignore: Vec<String>,
 }
 
 /// The merge step of a job.

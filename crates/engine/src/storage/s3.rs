@@ -255,6 +255,13 @@ impl Bucket {
         }))
     }
 
+    /// An answer with success in its first line and an error in its body, as S3 may give when it has to keep a
+    /// client waiting.
+    pub(super) fn error_within(&self, call: &Call<'_>, text: &str) -> Option<StoreError> {
+        let what = format!("{} {}", call.method, self.uri(call.key));
+        text.contains("<Error>").then(|| self.refused(what, StatusCode::INTERNAL_SERVER_ERROR, text))
+    }
+
     pub(super) fn malformed(&self, what: &str, why: impl ToString) -> StoreError {
         StoreError::Malformed { what: what.to_owned(), store: self.store.clone(), why: why.to_string() }
     }

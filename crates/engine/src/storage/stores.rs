@@ -17,8 +17,10 @@ use super::{Buckets, ObjectSource, StorageError, StoreAddress, StoreCredentials,
 mod download;
 mod head;
 mod list;
+mod upload;
 
 use download::Download;
+pub use upload::{Upload, Written, read_range};
 
 /// The stores of buckets. Each is opened once, by the first who asks, and belongs to the async runtime of who does.
 #[derive(Clone)]

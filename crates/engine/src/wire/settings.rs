@@ -37,5 +37,7 @@ shape! {
     OutputSettings {
         /// Compression level of `model.tar.gz`, from 0 (stored) to 9 (smallest).
         level "Level": i64,
+        /// Patterns of what is left out of the archives, such as `*.tmp` or `cache/**`.
+        ignore "Ignore": Vec<String>,
     }
 }

@@ -18,7 +18,7 @@ use rustix::process::{Pid, PidfdFlags, getuid, pidfd_open};
 use tempfile::TempDir;
 use trainyard_engine::plan::{
     ChannelPlan, Delivery, GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, NetworkPlan, ObjectPlan,
-    OutputPlan, Role, RuntimePlan, StoragePlan,
+    OutputPlace, OutputPlan, Role, RuntimePlan, StoragePlan,
 };
 use trainyard_engine::run::{
     InstanceDirectory, LogLine, Manifests, Outcome, Parts, Report, RunDirectory, Stamped, Stream, Tail,
@@ -81,6 +81,7 @@ impl Case {
             limits: Limits::of_pids(None),
             gpus: GpuPlan::default(),
             compression_level: 1,
+            ignore: Vec::new(),
             storage: StoragePlan::default(),
         };
         Self { folder, plan, user, shield: Shield::Overlay, manifests: Manifests::new() }
@@ -128,7 +129,7 @@ impl Case {
             attempt: 1,
             instances: Vec::new(),
             merge: None,
-            output: OutputPlan { folder: "/nowhere".into(), uri: "s3://nowhere".into() },
+            output: OutputPlan { place: OutputPlace::Folder("/nowhere".into()), uri: "s3://nowhere".into() },
             max_runtime: DEADLINE,
             warnings: Vec::new(),
         }

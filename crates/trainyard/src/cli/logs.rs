@@ -90,7 +90,7 @@ async fn known_name(client: &Client, job: &str, host: Option<&str>) -> anyhow::R
 }
 
 /// How many instances a job has, in all its groups.
-fn instances(resources: &Value) -> u64 {
+pub(super) fn instances(resources: &Value) -> u64 {
     let groups = resources["InstanceGroups"].as_array().into_iter().flatten();
     let in_groups: u64 = groups.filter_map(|group| group["InstanceCount"].as_u64()).sum();
     resources["InstanceCount"].as_u64().unwrap_or(0).max(in_groups)

@@ -18,7 +18,7 @@ use trainyard_engine::prepare::{Prepared, prepare};
 use crate::config::{Config, Flags, Subscriptions};
 use crate::exit::{Exit, Refused};
 use crate::job_file;
-use crate::machine::machine;
+use crate::machine::{machine, store_credentials};
 use crate::notify::{Notifier, subscribers};
 use crate::show::{Display, Form, fetching, remark};
 
@@ -66,8 +66,9 @@ impl Run {
             let prepared = prepared.map_err(anyhow::Error::new).map_err(Refused::from)?;
             // The image is in use until the job has ended.
             let Prepared { submission, image: _image } = prepared;
-            let engine = Engine::open(&config.data_dir.value, Arc::new(backend))?;
-            let engine = engine.announcing(subscribers(&config.notify));
+            let engine = Engine::open(&config.data_dir.value, Arc::new(backend))?
+                .with_credentials(store_credentials())
+                .announcing(subscribers(&config.notify));
             let telling = Telling::new(&engine, &config.notify)?;
             engine.sweep().await;
             let name = submission.plan.job.clone();
@@ -107,7 +108,7 @@ fn refusal(error: EngineError) -> anyhow::Error {
 async fn drive(driver: Driver, form: Form) -> anyhow::Result<(Job, Exit)> {
     let (commands, mut obeyed) = mpsc::unbounded_channel();
     let (notices, mut shown) = mpsc::unbounded_channel();
-    let folder = driver.output_folder().to_owned();
+    let folder = driver.output_folder().map(ToOwned::to_owned);
     let mut display = Display::new(form, driver.job());
     let mut asked = Asked::listen(commands)?;
     let mut driven = tokio::spawn(async move { driver.drive(&mut obeyed, notices).await });
@@ -124,7 +125,7 @@ async fn drive(driver: Driver, form: Form) -> anyhow::Result<(Job, Exit)> {
         display.show(&notice);
     }
     let exit = Exit::of_job(&job);
-    display.finish(&job, &folder, exit).context("the job has ended, but can't be shown")?;
+    display.finish(&job, folder.as_deref(), exit).context("the job has ended, but can't be shown")?;
     Ok((job, exit))
 }
 

@@ -4,20 +4,22 @@ use std::net::SocketAddr;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::ValueHint;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use trainyard_engine::backend::Backend;
 use trainyard_engine::backend::local::LocalBackend;
-use trainyard_engine::engine::{Engine, Jobs, JobsSetup};
+use trainyard_engine::engine::{Engine, GcLimits, Jobs, JobsSetup};
 use trainyard_s3::{Buckets, Secrets};
 
+use super::gc::limits;
 use crate::api::{Server, Services, acceptor, announce, is_open};
 use crate::config::{Config, Flags};
 use crate::exit::{Exit, Refused};
 use crate::keys::Keys;
-use crate::machine::machine;
+use crate::machine::{machine, store_credentials};
 use crate::notify::{Notifier, subscribers};
 use crate::show::out;
 
@@ -102,12 +104,14 @@ impl Serve {
         let machine = machine(config, None)?;
         let backend = LocalBackend::new(machine.program.clone());
         let capabilities = backend.capabilities();
-        let engine = Engine::open(&config.data_dir.value, Arc::new(backend))?;
+        let engine =
+            Engine::open(&config.data_dir.value, Arc::new(backend))?.with_credentials(store_credentials());
         let engine = engine.announcing(subscribers(&config.notify));
         let notifier = Notifier::new(engine.clone(), &config.notify, troubles.clone());
         let notifier = notifier.map_err(Refused::from)?;
         // Containers of supervisors that were killed.
         engine.sweep().await;
+        tokio::spawn(collect(engine.clone(), limits(config), troubles.clone()));
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         let capacity = self.max_instances.unwrap_or(u32::try_from(processors).unwrap_or(u32::MAX));
         let jobs = Jobs::open(engine, JobsSetup { machine, capabilities, capacity, troubles }).await?;
@@ -115,6 +119,23 @@ impl Serve {
             tokio::spawn(notifier.run());
         }
         Ok(jobs)
+    }
+}
+
+/// How often what nobody needs any more is removed.
+const COLLECT_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// Removes what nobody needs any more, for as long as the endpoint lives.
+async fn collect(engine: Engine, limits: GcLimits, troubles: mpsc::UnboundedSender<String>) {
+    let mut tick = tokio::time::interval(COLLECT_INTERVAL);
+    // The first is at once; jobs are taken up again meanwhile.
+    tick.tick().await;
+    loop {
+        tick.tick().await;
+        if let Err(error) = engine.collect(limits).await {
+            // Nobody listens any more when the endpoint ends.
+            let _ = troubles.send(format!("cleaning up: {:#}", anyhow::Error::new(error)));
+        }
     }
 }
 

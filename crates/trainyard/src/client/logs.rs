@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::{CallError, Client, Operation};
 
 /// The group of all training jobs' streams.
-const GROUP: &str = "/aws/sagemaker/TrainingJobs";
+pub(super) const GROUP: &str = "/aws/sagemaker/TrainingJobs";
 
 /// One line of one instance, as FilterLogEvents has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -29,7 +29,7 @@ impl Line {
     }
 }
 
-fn host_of(stream: &str) -> &str {
+pub(super) fn host_of(stream: &str) -> &str {
     let instance = stream.rsplit('/').next().unwrap_or(stream);
     instance.rsplit_once('-').map_or(instance, |(host, _)| host)
 }

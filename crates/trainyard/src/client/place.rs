@@ -17,8 +17,12 @@ const DEFAULT_REGION: &str = "us-east-1";
 pub(crate) enum Service {
     SageMaker,
     Logs,
+    CloudWatch,
     S3,
 }
+
+/// All of them, in the order of [`Place`]'s URLs.
+const SERVICES: [Service; 4] = [Service::SageMaker, Service::Logs, Service::CloudWatch, Service::S3];
 
 impl Service {
     /// As signatures name it.
@@ -26,7 +30,17 @@ impl Service {
         match self {
             Self::SageMaker => "sagemaker",
             Self::Logs => "logs",
+            Self::CloudWatch => "monitoring",
             Self::S3 => "s3",
+        }
+    }
+
+    /// How it wants what it is sent.
+    pub(super) const fn content_type(self) -> &'static str {
+        match self {
+            Self::SageMaker | Self::Logs => "application/x-amz-json-1.1",
+            Self::CloudWatch => "application/x-amz-json-1.0",
+            Self::S3 => "application/octet-stream",
         }
     }
 
@@ -35,6 +49,7 @@ impl Service {
         match self {
             Self::SageMaker => "SageMaker",
             Self::Logs => "Logs_20140328",
+            Self::CloudWatch => "GraniteServiceVersion20100801",
             Self::S3 => "",
         }
     }
@@ -44,6 +59,7 @@ impl Service {
         match self {
             Self::SageMaker => (&["AWS_ENDPOINT_URL_SAGEMAKER"], "sagemaker"),
             Self::Logs => (&["AWS_ENDPOINT_URL_CLOUDWATCH_LOGS", "AWS_ENDPOINT_URL_LOGS"], "cloudwatch_logs"),
+            Self::CloudWatch => (&["AWS_ENDPOINT_URL_CLOUDWATCH"], "cloudwatch"),
             Self::S3 => (&["AWS_ENDPOINT_URL_S3"], "s3"),
         }
     }
@@ -53,6 +69,7 @@ impl Service {
         let first = match self {
             Self::SageMaker => "api.sagemaker",
             Self::Logs => "logs",
+            Self::CloudWatch => "monitoring",
             Self::S3 => "s3",
         };
         let domain = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
@@ -94,9 +111,8 @@ pub(crate) struct Own {
 /// Where requests go.
 #[derive(Debug)]
 pub(crate) struct Place {
-    sagemaker: Url,
-    logs: Url,
-    s3: Url,
+    /// As in [`SERVICES`].
+    urls: [Url; 4],
     /// Whether jobs go to Amazon.
     pub(crate) is_amazon: bool,
     pub(crate) region: String,
@@ -157,29 +173,29 @@ impl Place {
             None if finder.asks_for_amazon() => return Err(PlaceError::NoRegion),
             region => region.unwrap_or_else(|| DEFAULT_REGION.to_owned()),
         };
-        let [sagemaker, logs, s3] = if own_is_meant {
-            let url = parse("the endpoint", own_url.ok_or(PlaceError::NoEndpoint)?)?;
-            [url.clone(), url.clone(), url]
-        } else {
-            let mut found = Vec::new();
-            for (url, service) in urls.into_iter().zip([Service::SageMaker, Service::Logs, Service::S3]) {
-                let amazon = || parse("--region", &format!("https://{}", service.host(&region)));
-                found.push(url.map_or_else(amazon, Ok)?);
-            }
-            found.try_into().map_err(|_| PlaceError::NoEndpoint)?
-        };
+        let mut found = Vec::new();
+        for (url, service) in urls.into_iter().zip(SERVICES) {
+            found.push(match url {
+                Some(url) => url,
+                None if own_is_meant => parse("the endpoint", own_url.ok_or(PlaceError::NoEndpoint)?)?,
+                None => parse("--region", &format!("https://{}", service.host(&region)))?,
+            });
+        }
+        let urls: [Url; 4] = found.try_into().map_err(|_| PlaceError::NoEndpoint)?;
         let keys = own.filter(|_| to_own).and_then(|own| own.keys.clone());
-        let credentials = finder.credentials(keys, own_is_meant, &sagemaker)?;
-        let is_amazon = is_amazons(&sagemaker);
-        Ok(Self { sagemaker, logs, s3, is_amazon, region, credentials })
+        let credentials = finder.credentials(keys, own_is_meant, &urls[0])?;
+        let is_amazon = is_amazons(&urls[0]);
+        Ok(Self { urls, is_amazon, region, credentials })
     }
 
     /// The endpoint of a service.
     pub(crate) fn url(&self, service: Service) -> &Url {
+        let [sagemaker, logs, cloudwatch, s3] = &self.urls;
         match service {
-            Service::SageMaker => &self.sagemaker,
-            Service::Logs => &self.logs,
-            Service::S3 => &self.s3,
+            Service::SageMaker => sagemaker,
+            Service::Logs => logs,
+            Service::CloudWatch => cloudwatch,
+            Service::S3 => s3,
         }
     }
 
@@ -187,9 +203,10 @@ impl Place {
     ///
     /// None for names that no URL can have.
     pub(crate) fn object(&self, bucket: &str, path: &str) -> Option<Url> {
-        let base = self.s3.as_str().trim_end_matches('/');
-        if is_amazons(&self.s3) && !bucket.contains('.') {
-            let host = self.s3.host_str()?;
+        let s3 = self.url(Service::S3);
+        let base = s3.as_str().trim_end_matches('/');
+        if is_amazons(s3) && !bucket.contains('.') {
+            let host = s3.host_str()?;
             return Url::parse(&format!("https://{bucket}.{host}/{path}")).ok();
         }
         Url::parse(&format!("{base}/{bucket}/{path}")).ok()
@@ -197,7 +214,7 @@ impl Place {
 
     /// Whether nothing of it leaves this machine.
     pub(super) fn is_loopback(&self) -> bool {
-        [&self.sagemaker, &self.logs, &self.s3].into_iter().all(|url| {
+        self.urls.iter().all(|url| {
             let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
             let address = host.parse::<std::net::IpAddr>();
             host == "localhost" || host.ends_with(".localhost") || address.is_ok_and(|ip| ip.is_loopback())
@@ -219,19 +236,18 @@ impl Finder<'_> {
         self.wish.endpoint.as_deref() == Some("aws")
     }
 
-    /// Of SageMaker, Logs and S3, where something names one.
-    fn urls(&self) -> Result<[Option<Url>; 3], PlaceError> {
-        if self.asks_for_amazon() {
-            return Ok([None, None, None]);
+    /// Of each service, where something names one.
+    fn urls(&self) -> Result<Vec<Option<Url>>, PlaceError> {
+        let ignored =
+            (self.variable)("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS").is_some_and(|text| text == "true");
+        let given = self.wish.endpoint.as_deref().filter(|_| !self.asks_for_amazon());
+        if let Some(url) = given {
+            return Ok(vec![Some(parse("--endpoint", url)?); SERVICES.len()]);
         }
-        if let Some(url) = &self.wish.endpoint {
-            let url = Some(parse("--endpoint", url)?);
-            return Ok([url.clone(), url.clone(), url]);
+        if self.asks_for_amazon() || ignored {
+            return Ok(vec![None; SERVICES.len()]);
         }
-        if (self.variable)("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS").is_some_and(|text| text == "true") {
-            return Ok([None, None, None]);
-        }
-        Ok([self.named(Service::SageMaker)?, self.named(Service::Logs)?, self.named(Service::S3)?])
+        SERVICES.into_iter().map(|service| self.named(service)).collect()
     }
 
     fn named(&self, service: Service) -> Result<Option<Url>, PlaceError> {

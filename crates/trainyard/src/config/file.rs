@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::resources::{Gpus, Limits};
-use super::storage::{CacheTable, StorageTable};
+use super::storage::{CacheTable, GcTable, StorageTable};
 use super::{Origin, Runtime, Setting, notify};
 
 /// What a file says, and which file it is.
@@ -38,6 +38,8 @@ pub(super) struct Settings {
     pub(super) storage: StorageTable,
     #[serde(default)]
     pub(super) cache: CacheTable,
+    #[serde(default)]
+    pub(super) gc: GcTable,
 }
 
 /// A file that can't be used.

@@ -17,6 +17,8 @@ pub(crate) struct Storage {
     /// The store of all buckets that are named nowhere; they are folders when absent.
     pub(crate) others: Option<StoreAddress>,
     cache: Option<u64>,
+    /// Jobs that ended longer ago are forgotten.
+    pub(crate) keep_jobs_days: Option<u32>,
 }
 
 /// The table `[storage]`.
@@ -49,6 +51,13 @@ pub(super) struct CacheTable {
     max: Option<String>,
 }
 
+/// The table `[gc]`.
+#[derive(Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct GcTable {
+    keep_jobs_days: Option<u32>,
+}
+
 /// Without `[cache] max` one tenth of the file system may be used.
 const CACHE_SHARE: u64 = 10;
 
@@ -68,7 +77,8 @@ impl Storage {
         }
         let cache = file.settings.cache.max.as_deref().map(bytes).transpose();
         let cache = cache.context("configuration file, [cache] max")?;
-        Ok(Self { buckets: bucket, others: others.map(|()| address), cache })
+        let keep_jobs_days = file.settings.gc.keep_jobs_days;
+        Ok(Self { buckets: bucket, others: others.map(|()| address), cache, keep_jobs_days })
     }
 
     /// How much is kept of what comes from stores, in bytes.

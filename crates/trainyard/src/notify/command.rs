@@ -46,8 +46,7 @@ impl Command {
 /// Gives the notice to a program and waits for its end.
 async fn talk(child: &mut Child, body: &str) -> Result<(), String> {
     let mut stdin = child.stdin.take();
-    let mut stderr = child.stderr.take().map(|stderr| stderr.take(HEARD));
-    let mut said = Vec::new();
+    let stderr = child.stderr.take();
     let giving = async {
         if let Some(stdin) = stdin.as_mut() {
             // A program need not read it.
@@ -55,22 +54,22 @@ async fn talk(child: &mut Child, body: &str) -> Result<(), String> {
         }
         drop(stdin);
     };
-    let hearing = async {
-        if let Some(stderr) = stderr.as_mut() {
-            let _ = stderr.read_to_end(&mut said).await;
+    let hearing = async move {
+        let mut said = Vec::new();
+        if let Some(stderr) = stderr {
+            // Closed after that: whoever goes on must not wait for a reader.
+            let _ = stderr.take(HEARD).read_to_end(&mut said).await;
         }
+        said
     };
     let ended = async {
         let ((), status) = tokio::join!(giving, child.wait());
         status
     };
     let (mut hearing, mut ended) = (std::pin::pin!(hearing), std::pin::pin!(ended));
-    let status = tokio::select! {
-        status = &mut ended => {
-            let _ = timeout(LAST_WORDS, hearing).await;
-            status
-        }
-        () = &mut hearing => ended.await,
+    let (status, said) = tokio::select! {
+        status = &mut ended => (status, timeout(LAST_WORDS, hearing).await.unwrap_or_default()),
+        said = &mut hearing => (ended.await, said),
     };
     match status {
         Ok(status) if status.success() => Ok(()),

@@ -18,7 +18,7 @@ pub(crate) struct End {
 
 impl End {
     /// Of a job of this process; `folder` is where its artifacts are.
-    pub(super) fn of_job(job: &Job, folder: &Path) -> Self {
+    pub(super) fn of_job(job: &Job, folder: Option<&Path>) -> Self {
         let published = job.published.as_ref();
         let model = published.and_then(|published| published.model.as_ref());
         let output = published.and_then(|published| published.output.as_ref());
@@ -58,10 +58,13 @@ impl End {
 }
 
 /// A URI and, unless it says so itself, the file that it stands for.
-fn place(uri: &str, folder: &Path) -> String {
-    match uri.strip_prefix("file://") {
-        Some(path) => path.to_owned(),
-        None => format!("{uri} ({})", folder.join(uri.rsplit('/').next().unwrap_or(uri)).display()),
+fn place(uri: &str, folder: Option<&Path>) -> String {
+    match (uri.strip_prefix("file://"), folder) {
+        (Some(path), _) => path.to_owned(),
+        (None, None) => uri.to_owned(),
+        (None, Some(folder)) => {
+            format!("{uri} ({})", folder.join(uri.rsplit('/').next().unwrap_or(uri)).display())
+        }
     }
 }
 

@@ -58,7 +58,7 @@ pub(super) fn report(host: &str, stamped: &Stamped) -> String {
     event.to_string()
 }
 
-pub(super) fn ended(job: &Job, folder: &Path, exit: Exit) -> String {
+pub(super) fn ended(job: &Job, folder: Option<&Path>, exit: Exit) -> String {
     let metrics = job.metrics.iter();
     let metrics: Vec<_> = metrics
         .map(|(name, (value, at))| json!({"MetricName": name, "Value": *value as f32, "Timestamp": at.seconds()}))

@@ -63,7 +63,7 @@ proptest! {
         let (folder, scratch) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         plant(folder.path(), &tree);
         let path = scratch.path().join("part");
-        let options = PackOptions { container_path: MODEL.into(), level, threads };
+        let options = PackOptions { container_path: MODEL.into(), level, ignore: Vec::new(), threads };
         let packed = pack(folder.path(), "algo-1", &path, &options, &|_| {}).unwrap();
         prop_assert_eq!(&packed.warnings, &Vec::<String>::new());
         let expected = nodes_on_disk(folder.path());
@@ -210,4 +210,21 @@ fn a_file_that_shrinks_or_grows_meanwhile_never_spoils_the_archive() {
     assert!(content("grows") == vec![2; 3_000_000]);
     assert_eq!(content("shrinks").len(), 3_000_000);
     assert!(content("shrinks").ends_with(&[0; 4096]));
+}
+
+#[test]
+fn what_is_to_be_left_out_is_left_out() {
+    let folder = TempDir::new().unwrap();
+    for name in ["a.tmp", "keep", "in/b.tmp", "in/keep", "cache/x/y", "other/cache/z"] {
+        write(folder.path(), name, name);
+    }
+    let ignore = ["*.tmp", "cache/**"].map(|glob| glob::Pattern::new(glob).unwrap());
+    let options = PackOptions { ignore: ignore.to_vec(), ..options() };
+    let scratch = TempDir::new().unwrap();
+    let path = scratch.path().join("part");
+    let packed = pack(folder.path(), "algo-1", &path, &options, &|_| {}).unwrap();
+    let part = PartFile { host: "algo-1".into(), path, packed };
+    let (archive, _) = archive_from(&[part], scratch.path());
+    let files: Vec<_> = names_in(&archive).into_iter().filter(|name| !name.ends_with('/')).collect();
+    assert_eq!(files, ["in/keep", "keep", "other/cache/z"]);
 }

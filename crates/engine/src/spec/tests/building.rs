@@ -46,6 +46,7 @@ fn a_small_request_gets_the_defaults() {
         shm_size_gb: None,
         pids_limit: None,
         output_level: None,
+        output_ignore: Vec::new(),
     };
     assert_eq!(spec.settings, settings);
     assert!(spec.hyperparameters.is_empty() && spec.environment.is_empty() && spec.tags.is_empty());
@@ -98,19 +99,18 @@ fn all_that_is_sent_arrives() {
         "RetryStrategy": {"MaximumRetryAttempts": 3},
         "Trainyard": {
             "Merge": {"Glob": "part-*.parquet", "Output": "pairs.parquet", "OrderBy": "row"},
-            "ShardBy": "size", "GraceInSeconds": 0, "ShmSizeInGB": 2, "PidsLimit": 100, "Output": {"Level": 6}
+            "ShardBy": "size", "GraceInSeconds": 0, "ShmSizeInGB": 2, "PidsLimit": 100, "Output": {"Level": 6, "Ignore": ["*.tmp"]}
         }
     }));
     let spec = spec(&request).unwrap();
-    let entries = |map: &indexmap::IndexMap<String, String>| format!("{map:?}");
-    assert_eq!(entries(&spec.hyperparameters), r#"{"z": "1", "a": "\"quoted\"", "m": ""}"#);
-    assert_eq!(entries(&spec.environment), r#"{"Z": "line\nline", "A": ""}"#);
+    assert_eq!(format!("{:?}", spec.hyperparameters), r#"{"z": "1", "a": "\"quoted\"", "m": ""}"#);
+    assert_eq!(format!("{:?}", spec.environment), r#"{"Z": "line\nline", "A": ""}"#);
     assert_eq!(spec.algorithm.metrics[0].regex, "loss=(.*)");
     assert_eq!(spec.algorithm.entrypoint.as_deref(), Some(&["python3".to_owned(), "run.py".to_owned()][..]));
     assert_eq!(spec.algorithm.arguments.as_deref(), Some(&["--fast".to_owned()][..]));
     assert_eq!(spec.channels[0].input_mode, InputMode::FastFile);
-    assert_eq!(spec.output.kms_key_id.as_deref(), Some("key"));
-    assert_eq!(spec.output.compression, OutputCompression::None);
+    let output = (spec.output.kms_key_id.as_deref(), spec.output.compression);
+    assert_eq!(output, (Some("key"), OutputCompression::None));
     assert_eq!(spec.resources.keep_alive, Some(Duration::from_secs(60)));
     assert_eq!(spec.stopping.max_runtime, Duration::from_secs(5));
     assert_eq!(spec.stopping.max_pending, Some(Duration::from_secs(7200)));
@@ -135,6 +135,7 @@ fn all_that_is_sent_arrives() {
             shm_size_gb: Some(2),
             pids_limit: Some(100),
             output_level: Some(6),
+            output_ignore: vec!["*.tmp".to_owned()],
         }
     );
     assert_eq!(serde_json::to_value(&spec.request).unwrap(), request);

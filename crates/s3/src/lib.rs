@@ -52,6 +52,10 @@ impl S3Access for Door {
         if !(self.pace)(&credentials.access_key) {
             return Err(s3_error!(SlowDown, "Please reduce your request rate."));
         }
+        // s3s takes it for a copy and then finds no key.
+        if request.headers().contains_key("x-amz-copy-source") && request.s3_path().as_object().is_none() {
+            return Err(s3_error!(InvalidRequest, "x-amz-copy-source: the path has no key to copy to"));
+        }
         let pairs = request.uri().query().unwrap_or_default().split('&');
         let expires =
             pairs.filter_map(|pair| pair.split_once('=')).find(|(name, _)| *name == "X-Amz-Expires");

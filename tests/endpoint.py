@@ -61,6 +61,7 @@ class Endpoint:
         self.running.process.send_signal(signal.SIGTERM)
         ended = self.running.end()
         assert ended.exit_code == 0, ended
+        assert "panicked" not in ended.stderr, ended
 
     def kill(self):
         """As a machine that goes down: nothing is said, nothing cleaned up."""

@@ -20,6 +20,10 @@ pub(crate) fn of_bucket(error: BucketError) -> S3Error {
         BucketError::Io(source) if source.kind() == std::io::ErrorKind::PermissionDenied => {
             s3_error!(AccessDenied, "{said}")
         }
+        // What else can be missing has errors of its own: somebody has removed the bucket meanwhile.
+        BucketError::Io(source) if source.kind() == std::io::ErrorKind::NotFound => {
+            s3_error!(NoSuchBucket, "the bucket was removed meanwhile")
+        }
         BucketError::Io(source) => internal(source),
         BucketError::Index { .. } => s3_error!(InternalError, "{said}"),
     }

@@ -44,6 +44,10 @@ impl S3Access for Door {
         if request.credentials().is_none() {
             return Err(s3_error!(AccessDenied, "the request is not signed"));
         }
+        // s3s takes it for a copy and then finds no key.
+        if request.headers().contains_key("x-amz-copy-source") && request.s3_path().as_object().is_none() {
+            return Err(s3_error!(InvalidRequest, "x-amz-copy-source: the path has no key to copy to"));
+        }
         let pairs = request.uri().query().unwrap_or_default().split('&');
         let expires =
             pairs.filter_map(|pair| pair.split_once('=')).find(|(name, _)| *name == "X-Amz-Expires");

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -73,6 +74,8 @@ impl LocalBackend {
             let mut child = Command::new(&self.program)
                 .arg("instance")
                 .arg(directory.root())
+                // A signal to the engine's group, as terminals send it, is none for a supervisor, also while it starts.
+                .process_group(0)
                 .stdin(place.map_or_else(Stdio::null, Stdio::from))
                 .stdout(log.file().try_clone()?)
                 .stderr(log.into_file())

@@ -233,10 +233,7 @@ async fn a_job_that_is_taken_over_goes_on_with_the_instances_that_run() {
     assert_eq!(job.status, Status::Stopped);
     let events = engine.store().job("conformance").unwrap().unwrap().events;
     let launches = events.iter().filter(|(_, event)| *event == Event::Launched).count();
-    let ends = |host: &str| {
-        let is_end = |event: &Event| matches!(event, Event::Reported { host: of, report } if of == host && matches!(report.report, Report::Ended { .. }));
-        events.iter().filter(|(_, event)| is_end(event)).count()
-    };
+    let ends = |host: &str| events.iter().filter(|(_, event)| is_end(event, host)).count();
     assert_eq!((launches, ends("algo-1"), ends("algo-2")), (1, 1, 1), "nothing was started or told twice");
 }
 
@@ -248,16 +245,77 @@ async fn a_job_that_was_never_launched_is_launched_by_who_takes_it_over() {
     assert_eq!(drive(taken_over(&engine).await).await.status, Status::Completed);
 }
 
+/// Takes the store back to the first events of a job, while everything else stays as it is: as when its driver was
+/// killed right then and the supervisors went on to their ends.
+fn forget_all_after(engine: &Engine, kept: usize) {
+    let stored = engine.store().job("conformance").unwrap().unwrap();
+    engine.store().remove("conformance").unwrap();
+    let mut job = Job::submit(&stored.outline, stored.created);
+    engine.store().add(&job, &stored.outline, &stored.request).unwrap();
+    for (attempt, placement) in &stored.placements {
+        engine.store().add_placement("conformance", *attempt, placement).unwrap();
+    }
+    for (at, event) in &stored.events[..kept] {
+        job.apply(*at, event.clone());
+        engine.store().append(&job, *at, event, &[]).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_job_whose_driver_was_gone_after_any_event_since_its_launch_ends_as_it_would_have() {
+    for words in [&["true", "true"][..], &["true", "false"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = engine(folder.path());
+        let whole = drive(engine.submit(submission(words, folder.path())).await.unwrap()).await;
+        let events = engine.store().job("conformance").unwrap().unwrap().events;
+        let launched = events.iter().position(|(_, event)| *event == Event::Launched).unwrap();
+        assert!(events.len() > launched + 4, "the job has all its points: {events:?}");
+        // What was not launched yet is another test's.
+        for kept in (launched + 1..events.len()).rev() {
+            forget_all_after(&engine, kept);
+            let point = format!("after {kept} of {events:?}");
+            let job = match engine.take_over("conformance").await.unwrap() {
+                TakenOver::Driver(driver) => {
+                    let ended = tokio::time::timeout(Duration::from_secs(20), drive(*driver)).await;
+                    ended.unwrap_or_else(|_| panic!("did not end {point}"))
+                }
+                // What was reported meanwhile has ended it.
+                TakenOver::Ended => engine.store().job("conformance").unwrap().unwrap().replayed(),
+                TakenOver::Waiting(_) => panic!("it was planned {point}"),
+            };
+            assert_eq!((job.status, &job.failure_reason), (whole.status, &whole.failure_reason), "{point}");
+            assert_eq!(engine.store().unfinished().unwrap(), Vec::<String>::new(), "{point}");
+            let stored = engine.store().job("conformance").unwrap().unwrap();
+            assert_eq!(stored.replayed(), job, "{point}");
+            let ends = stored.events.iter().filter(|(_, event)| is_end(event, "algo-1")).count();
+            assert_eq!(ends, 1, "an end was told twice {point}");
+        }
+    }
+}
+
+fn is_end(event: &Event, host: &str) -> bool {
+    matches!(event, Event::Reported { host: of, report } if of == host && matches!(report.report, Report::Ended { .. }))
+}
+
 #[tokio::test]
 async fn a_job_whose_driver_was_gone_while_it_published_is_published() {
     let folder = tempfile::tempdir().unwrap();
     let engine = engine(folder.path());
-    abandoned(&engine, &["true"], folder.path(), |job| job.running_hosts().is_empty()).await;
-    if engine.store().unfinished().unwrap().is_empty() {
-        // It was faster than the abort.
-        return;
-    }
-    assert_eq!(drive(taken_over(&engine).await).await.status, Status::Completed);
+    drive(engine.submit(submission(&["true"], folder.path())).await.unwrap()).await;
+    let events = engine.store().job("conformance").unwrap().unwrap().events;
+    let published = events.iter().position(|(_, event)| matches!(event, Event::Published(_))).unwrap();
+    forget_all_after(&engine, published);
+    let driver = taken_over(&engine).await;
+    assert_eq!(driver.job().status, Status::InProgress);
+    assert!(driver.job().running_hosts().is_empty(), "only publishing is left");
+    let job = drive(driver).await;
+    assert_eq!(job.status, Status::Completed);
+    let launches = engine.store().job("conformance").unwrap().unwrap().events;
+    assert_eq!(
+        launches.iter().filter(|(_, event)| *event == Event::Launched).count(),
+        1,
+        "nothing was started again"
+    );
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@
 //! below it gets an overlay of its own.
 
 use std::fs::{FileType, Permissions};
+use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -92,8 +93,14 @@ impl Machine {
         for entry in fs::read_dir(folder).map_err(at("list", folder))? {
             let entry = entry.map_err(at("list", folder))?;
             let path = entry.path();
-            if OWN.iter().all(|own| path != Path::new(own)) {
-                self.show(&path, entry.file_type().map_err(at("look at", &path))?)?;
+            if OWN.iter().any(|own| path == Path::new(own)) {
+                continue;
+            }
+            let kind = entry.file_type().map_err(at("look at", &path));
+            match kind.and_then(|kind| self.show(&path, kind)) {
+                // Taken away since it was listed, as daemons do with folders of theirs: it is not to be seen then.
+                Err(_) if is_gone(&path) => {}
+                shown => shown?,
             }
         }
         Ok(())
@@ -194,6 +201,10 @@ impl Machine {
     fn place(&self, path: &Path) -> PathBuf {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
+}
+
+fn is_gone(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Where something is mounted on the machine; proc(5) describes the file.

@@ -2,7 +2,10 @@
 
 import csv
 import json
+import os
 import signal
+import time
+import uuid
 from pathlib import Path
 
 import numpy
@@ -166,6 +169,31 @@ def test_the_result_never_becomes_part_of_the_matrix(yard, matrix):
     assert "part of the matrix" in yard.command("pairs", path, "--full", "-o", path, expect=2).stderr
 
 
+@pytest.fixture
+def in_one_cpu(yard):
+    """The words that start a command in a control group with the time of one CPU."""
+    if yard.uid != 0 or len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("only root makes control groups, and it takes two CPUs to see a limit of one")
+    groups = Path("/sys/fs/cgroup")
+    unified = (groups / "cgroup.controllers").exists()
+    group = (groups if unified else groups / "cpu") / f"pairs-{uuid.uuid4().hex[:12]}"
+    try:
+        group.mkdir()
+        limit, value = ("cpu.max", "100000 100000") if unified else ("cpu.cfs_quota_us", "100000")
+        (group / limit).write_text(value)
+    except OSError as error:
+        pytest.skip(f"no control group with a limit of CPUs can be made here: {error}")
+    yield ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh"]
+    group.rmdir()
+
+
+def test_there_are_as_many_threads_as_the_control_group_has_cpus(yard, matrix, in_one_cpu):
+    arguments = ["pairs", matrix(clustered(60)), "-k", "3", "-o", yard.root / "out.parquet", "--json"]
+    assert json.loads(yard.command(*arguments).stdout)["threads"] == len(os.sched_getaffinity(0))
+    ended = yard._start(arguments, None, before=in_one_cpu).end()
+    assert json.loads(ended.stdout)["threads"] == 1, ended
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_no_half_file_and_the_file_that_was_there(yard, matrix, number):
     path = matrix(numpy.random.default_rng(1).standard_normal((40_000, 256)).astype("float32"))
@@ -175,7 +203,10 @@ def test_an_interrupt_leaves_no_half_file_and_the_file_that_was_there(yard, matr
     running = yard.start_command("pairs", path, "-k", "5", "-o", result, "--threads", "1")
     wait_until((yard.root / "out.parquet.unfinished").exists, "the work to begin")
     running.process.send_signal(number)
+    begin = time.monotonic()
     ended = running.end()
+    # A second is promised; a machine that is busy with other things gets a few.
+    assert time.monotonic() - begin < 5
     assert ended.exit_code == 11
     assert "stopped" in ended.stderr
     assert sorted(p.name for p in yard.root.glob("out*")) == ["out.parquet"]

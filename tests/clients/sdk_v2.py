@@ -24,7 +24,6 @@ estimator = Estimator(
     metric_definitions=[{"Name": "loss", "Regex": r"loss=([0-9.]+)"}],
     tags=[{"Key": "team", "Value": "yard"}],
     max_run=60,
-    disable_profiler=True,
     sagemaker_session=session,
 )
 matrix = TrainingInput("s3://input/parts/", distribution="ShardedByS3Key")

@@ -71,7 +71,7 @@ pub use checkpoint::{CheckpointError, Checkpoints};
 pub use here::{HereError, train_here};
 pub use histogram::Histogram;
 pub use lookup::{Listed, LookupError, RowOfPairs, neighbours_of};
-pub use matrix::Reading;
+pub use matrix::{Reading, read_shape};
 pub use output::PartError;
 pub use problem::{FileProblem, MatrixError, NonFinite};
 pub use report::{TrainReport, ZeroRows};

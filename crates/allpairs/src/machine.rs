@@ -26,3 +26,12 @@ pub(crate) fn map_file(path: &Path) -> io::Result<memmap2::Mmap> {
     // contract); the bytes are only ever read as plain integers and floats, for which every value is valid.
     unsafe { memmap2::Mmap::map(file.file()) }
 }
+
+/// Lets go of the memory that a mapped file takes; what is needed again is read from the file again.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn let_go(map: &memmap2::Mmap) -> io::Result<()> {
+    // SAFETY: the map is of a file and was never written to, so that nothing is lost.
+    unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) }
+}

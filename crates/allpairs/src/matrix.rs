@@ -121,6 +121,15 @@ impl Matrix {
     }
 }
 
+/// Reads a matrix (a file, or a folder of files), looks at every row as a search would, and tells its rows and columns.
+///
+/// # Errors
+/// Whatever keeps it from being a matrix.
+pub fn read_shape(matrix: &Path, reading: &Reading, stop: &AtomicBool) -> Result<(u64, u64), MatrixError> {
+    let matrix = Matrix::load(matrix, None, reading, stop)?.matrix;
+    Ok((matrix.rows() as u64, matrix.columns()))
+}
+
 /// What one file holds.
 #[derive(Debug)]
 pub(crate) enum Content {

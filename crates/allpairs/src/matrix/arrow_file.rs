@@ -2,17 +2,23 @@
 
 use super::table::TableRows;
 use super::{Decoding, OpenedFile};
-use crate::machine::map_file;
+use crate::machine::{let_go, map_file};
 use crate::problem::FileProblem;
+use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
 use arrow::ipc::reader::StreamDecoder;
 use arrow::ipc::{RecordBatch as StoredBatch, root_as_message};
 use bytes::Bytes;
+use memmap2::Mmap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Stands at both ends of a file.
 const MARK: &[u8] = b"ARROW1";
+
+/// Bytes that are copied at a time.
+const PIECE_BYTES: usize = 16 << 20;
 
 /// A buffer that claims to be longer than this unpacked, and so many times as long as it is, is no honest one.
 const MOST_UNPACKED: u64 = 1 << 30;
@@ -26,7 +32,8 @@ pub(super) fn read(path: &Path, decoding: Decoding) -> Result<OpenedFile, FilePr
 }
 
 fn read_rows(path: &Path, decoding: Decoding) -> Result<OpenedFile, FileProblem> {
-    let file = Buffer::from(Bytes::from_owner(map_file(path).map_err(FileProblem::Io)?));
+    let map = Shared(Arc::new(map_file(path).map_err(FileProblem::Io)?));
+    let file = Buffer::from(Bytes::from_owner(map.clone()));
     let stream = stream(&file)?;
     let mut stream = stream.slice_with_length(0, check_claims(&stream)?);
     let mut decoder = StreamDecoder::new();
@@ -40,11 +47,40 @@ fn read_rows(path: &Path, decoding: Decoding) -> Result<OpenedFile, FileProblem>
             rows = Some(TableRows::new(&schema, decoding.reading)?);
         }
         if let (Some(batch), Some(rows)) = (batch, &mut rows) {
-            rows.push(&batch)?;
+            push(rows, &batch, &map, decoding)?;
         }
     }
     decoder.finish().map_err(FileProblem::Arrow)?;
     rows.ok_or(FileProblem::ArrowFile { wanted: "it has no schema" })?.finish(path)
+}
+
+/// A file may be one batch that lies in the map as it is. It is copied piece by piece, and the map let go of in between,
+/// so that not both of them are in memory.
+fn push(
+    rows: &mut TableRows,
+    batch: &RecordBatch,
+    map: &Shared,
+    decoding: Decoding,
+) -> Result<(), FileProblem> {
+    let row_bytes = (batch.get_array_memory_size() / batch.num_rows().max(1)).max(1);
+    let step = (PIECE_BYTES / row_bytes).max(1);
+    // One without rows still tells of its columns.
+    for first in (0..batch.num_rows().max(1)).step_by(step) {
+        decoding.go_on()?;
+        rows.push(&batch.slice(first, step.min(batch.num_rows() - first)))?;
+        let_go(&map.0).map_err(FileProblem::Io)?;
+    }
+    Ok(())
+}
+
+/// A mapped file that is also part of a buffer.
+#[derive(Clone)]
+struct Shared(Arc<Mmap>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// The messages without the marks and the footer of a file.

@@ -1,0 +1,6 @@
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    trainyard_allpairs_fuzz::read("csv", bytes);
+    trainyard_allpairs_fuzz::read("tsv", bytes);
+});

@@ -1,6 +1,6 @@
 //! Many jobs at once: taken in, queued, driven side by side, and taken over after a restart.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{mpsc, watch};
@@ -9,12 +9,16 @@ use super::drive::TakenOver;
 use super::queue::{Place, Queue, told};
 use super::{Command, Driver, Engine, EngineError, Notice, Waiting};
 use crate::explain::chain;
-use crate::job::{Event, Job, Outline, Status};
+use crate::job::{Event, Job, Outline};
 use crate::plan::{Need, Needs, needs};
-use crate::prepare::{Checked, ImageProgress, Machine, PrepareError, check, plan_checked};
-use crate::spec::{Capabilities, TrainingJobSpec, Violations};
+use crate::prepare::{Checked, ImageProgress, Machine, check, plan_checked};
+use crate::spec::{Capabilities, TrainingJobSpec};
 use crate::store::{JobQuery, Listed, StoreError};
 use crate::wire::CreateTrainingJobRequest;
+
+mod error;
+
+pub use error::{AmendError, CreateError, LimitExceeded, StopError};
 
 /// The jobs of one data folder, as a server has them. Clones are the same.
 #[derive(Clone)]
@@ -34,6 +38,8 @@ struct Shared {
     troubles: mpsc::UnboundedSender<String>,
     /// Where jobs that have not ended are commanded, by their names in lower case.
     commands: Mutex<HashMap<String, mpsc::UnboundedSender<Command>>>,
+    /// Tells that a job holds nothing any more.
+    left: watch::Sender<()>,
 }
 
 /// What a server makes of the machine.
@@ -57,72 +63,6 @@ pub struct JobLimits {
     pub unfinished: Option<u32>,
     /// Instances of one job.
     pub instances: Option<u32>,
-}
-
-/// A limit of the endpoint that a job would exceed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "The account-level service limit '{name}' is {limit} {unit}, with current utilization of {used} {unit} and a request \
-     delta of {delta} {unit}. It was set where this endpoint was started."
-)]
-pub struct LimitExceeded {
-    /// The flag that sets it.
-    pub name: &'static str,
-    /// What is counted.
-    pub unit: &'static str,
-    /// How many there may be.
-    pub limit: u32,
-    /// How many there are.
-    pub used: u32,
-    /// How many the job would add.
-    pub delta: u32,
-}
-
-/// Why a job can't be taken in.
-#[derive(Debug, thiserror::Error)]
-pub enum CreateError {
-    /// The request is wrong, or asks for what is not here.
-    #[error(transparent)]
-    Request(#[from] PrepareError),
-    /// The endpoint takes no more or no larger ones.
-    #[error(transparent)]
-    Limit(#[from] LimitExceeded),
-    /// The engine refuses: the name is taken, for instance.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-}
-
-/// Why a job can't be stopped or deleted.
-#[derive(Debug, thiserror::Error)]
-pub enum StopError {
-    /// There is none of this name.
-    #[error("there is no training job {0}")]
-    Unknown(String),
-    /// It has ended, or has not, and would have to be otherwise.
-    #[error("training job {job} is in status {status}")]
-    Status {
-        /// Its name.
-        job: String,
-        /// What it is.
-        status: Status,
-    },
-    /// Another process drives it.
-    #[error("training job {0} is driven by another process: stop that one")]
-    Elsewhere(String),
-    /// The engine refuses.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-}
-
-/// Why a job's request can't be changed.
-#[derive(Debug, thiserror::Error)]
-pub enum AmendError {
-    /// There is no such job, or it has ended.
-    #[error(transparent)]
-    Job(#[from] StopError),
-    /// The changed request would be wrong.
-    #[error(transparent)]
-    Violations(#[from] Violations),
 }
 
 /// A job as it was submitted and as it is.
@@ -149,6 +89,7 @@ impl Jobs {
             limits,
             troubles,
             commands: Mutex::default(),
+            left: watch::Sender::new(()),
             engine,
         };
         let jobs = Self { shared: Arc::new(shared) };
@@ -346,6 +287,23 @@ impl Jobs {
         Ok(job)
     }
 
+    /// Waits until jobs that have ended hold nothing of the machine any more: it is only then that their network, bases
+    /// and parts are given back. Those that have not ended are not waited for.
+    ///
+    /// # Errors
+    /// The store can't be read.
+    pub async fn settled(&self) -> Result<(), EngineError> {
+        let mut left = self.shared.left.subscribe();
+        loop {
+            left.borrow_and_update();
+            let unfinished = self.shared.engine.store().unfinished()?;
+            let unfinished: HashSet<_> = unfinished.iter().map(|name| name.to_lowercase()).collect();
+            if self.commands().keys().all(|name| unfinished.contains(name)) || left.changed().await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+
     /// Forgets a job that has ended, with its logs; its artifacts stay.
     ///
     /// # Errors
@@ -422,6 +380,7 @@ impl Jobs {
         self.commands().remove(&name.to_lowercase());
         self.places().remove(name);
         self.requeue(|queue| queue.leave(name));
+        self.shared.left.send_replace(());
     }
 
     fn commands(&self) -> MutexGuard<'_, HashMap<String, mpsc::UnboundedSender<Command>>> {

@@ -95,7 +95,8 @@ impl Serve {
             let of_s3 = Arc::new(move |access: &str| of_s3.allows(access, Instant::now()));
             let s3 = trainyard_s3::service(Buckets::new(named, data.join("s3")), Arc::clone(&secrets), of_s3);
             let (troubles, told) = mpsc::unbounded_channel();
-            let services = Services { jobs: jobs(&config, &limits, troubles).await?, secrets, pace };
+            let jobs = jobs(&config, &limits, troubles).await?;
+            let services = Services { jobs: jobs.clone(), secrets, pace };
             tokio::spawn(tell(told));
             let (mut interrupt, mut terminate) =
                 (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -108,6 +109,8 @@ impl Serve {
             };
             let most = limits.max_connections.map_or(CONNECTIONS, NonZero::get);
             server.run(services, s3, most as usize, stop).await;
+            // What is not given back by then is a matter for `trainyard gc`.
+            let _ = tokio::time::timeout(SETTLE, jobs.settled()).await;
             Ok(Exit::Completed)
         })
     }
@@ -147,6 +150,9 @@ fn room(instances: Option<u32>) -> anyhow::Result<Need> {
     let gpus = gpus().map_err(|error| Refused::from(anyhow::Error::from(error)))?.len() as u64;
     Ok(Need { instances: instances.unwrap_or(cpus), cpus: cpus.into(), memory, gpus })
 }
+
+/// How long jobs that have just ended may take to give back what they hold, once the endpoint is told to stop.
+const SETTLE: Duration = Duration::from_secs(10);
 
 /// How often what nobody needs any more is removed.
 const COLLECT_INTERVAL: Duration = Duration::from_secs(3600);

@@ -238,7 +238,7 @@ fn a_disk_that_is_too_small_for_the_inputs_is_named_with_what_is_needed() {
     for user in users() {
         let mut case = Case::sh(user, "true");
         case.channel("train", &[("a", &"x".repeat(5_000_000)), ("b", "1")]);
-        fails_to_stage(&case.run_on(SMALL), &["too small", "5000001 bytes are needed", "are free"]);
+        fails_to_stage(&case.run_on(SMALL), &["too small", "(5000001 bytes) are needed", "are free"]);
     }
 }
 

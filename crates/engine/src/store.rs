@@ -168,6 +168,7 @@ impl Store {
         }
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         connection.execute_batch(notices::TABLE)?;
+        list::add_has_part(&connection)?;
         Ok(Self { connection })
     }
 

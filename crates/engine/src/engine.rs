@@ -35,7 +35,9 @@ mod waiting;
 pub use drive::TakenOver;
 pub use drive::{Command, Driver, Notice};
 pub use gc::{Collected, GcLimits};
-pub use jobs::{AmendError, CreateError, Described, Jobs, JobsSetup, StopError, TagChange};
+pub use jobs::{
+    AmendError, CreateError, Described, JobLimits, Jobs, JobsSetup, LimitExceeded, StopError, TagChange,
+};
 pub use outbox::Outbox;
 pub use waiting::Waiting;
 

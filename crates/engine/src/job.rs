@@ -23,7 +23,7 @@ pub use status::{SecondaryStatus, Status, Transition};
 pub const MERGE_HOST: &str = "merge";
 
 /// One training job: what has happened to it so far.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// The name, in its original case.
     pub name: String,
@@ -64,7 +64,7 @@ pub struct Job {
 }
 
 /// One host of a job.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Instance {
     /// `algo-1` … `algo-N`.
     pub host: String,
@@ -91,7 +91,7 @@ impl Instance {
 }
 
 /// What an instance is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     /// Placed or about to be.
     Waiting,
@@ -106,7 +106,7 @@ pub enum Phase {
 }
 
 /// Why a job ends before its time.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Ending {
     /// Somebody asked for it.
     StopRequested,

@@ -21,19 +21,21 @@ mod delivery;
 mod gpus;
 mod image;
 mod limits;
+mod need;
 pub(crate) mod network;
 mod order;
 mod path;
 mod shard;
 
 pub(crate) use build::check_listing;
-pub use build::{Listing, Names, PlanError, Surroundings, manifests, plan};
+pub use build::{Listing, Names, PlanError, Surroundings, check_machine, manifests, plan};
 pub use deal::Deal;
 pub use delivery::{Delivery, Entry, FolderPlan, Piece, PipePlan};
 pub use gpus::{DeviceEdits, Gpu, GpuError, GpuPlan, GpuPolicy, wants_accelerators};
 pub use image::{ALLPAIRS, BUILT_IN_PROGRAM, FileKind, Image, ImageError};
 pub(crate) use limits::count_cpus;
 pub use limits::{Capacity, LimitPolicy, Limits, LimitsError};
+pub use need::{Need, Needs, needs};
 
 /// One attempt at a job: what every instance does, and what comes after the last one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

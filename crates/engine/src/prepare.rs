@@ -18,10 +18,11 @@ use crate::gpu::{GpusError, gpus};
 use crate::job::Outline;
 use crate::plan::network::INTERFACE;
 use crate::plan::{
-    CachePlan, FileKind, Gpu, GpuPolicy, Image, ImageError, LimitPolicy, Listing, OutputPlace, PlanError,
-    StoragePlan, StoreOutput, Surroundings, check_listing, manifests, plan, wants_accelerators,
+    CachePlan, FileKind, Gpu, GpuPolicy, Image, ImageError, LimitPolicy, Listing, Needs, OutputPlace,
+    PlanError, StoragePlan, StoreOutput, Surroundings, check_listing, check_machine, manifests, needs, plan,
+    wants_accelerators,
 };
-use crate::spec::{Capabilities, TrainingJobSpec, Unsupported, Violations, unsupported};
+use crate::spec::{Capabilities, TrainingJobSpec, Unsupported, Violations, priority, unsupported};
 use crate::storage::{Buckets, Location, ObjectSource, StorageError, StoreCredentials, Stores};
 use crate::wire::CreateTrainingJobRequest;
 use trainyard_toolkit::contract::host_name;
@@ -197,15 +198,16 @@ impl Checked {
         self.spec.tags.iter().map(|tag| (tag.key.clone(), tag.value.clone()))
     }
 
+    /// What each of its hosts needs of the machine.
+    pub fn needs(&self, machine: &Machine) -> Needs {
+        needs(&self.spec, machine.limits, machine.gpus)
+    }
+
     /// What the tag `trainyard:priority` says; 0 without it.
     pub fn priority(&self) -> i64 {
-        let tag = self.spec.tags.iter().find(|tag| tag.key == PRIORITY_TAG);
-        tag.and_then(|tag| tag.value.parse().ok()).unwrap_or(0)
+        priority(self.spec.tags.iter().map(|tag| (tag.key.as_str(), tag.value.as_str())))
     }
 }
-
-/// Jobs of a higher number start first.
-const PRIORITY_TAG: &str = "trainyard:priority";
 
 /// Checks a request against the API and this machine.
 pub async fn check(
@@ -233,6 +235,7 @@ pub async fn check(
         GpuPolicy::Use if wants_accelerators(&spec) => Some(gpus()?),
         GpuPolicy::Use => Some(Vec::new()),
     };
+    check_machine(&spec, machine.limits, capacity(), gpus.as_deref())?;
     Ok(Checked { text, spec, of_machine, output, listings, gpus })
 }
 

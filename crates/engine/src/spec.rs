@@ -15,6 +15,7 @@ mod pattern;
 mod rules;
 mod settings;
 mod shape;
+mod tags;
 #[cfg(test)]
 mod tests;
 mod uri;
@@ -36,6 +37,7 @@ pub use conflict::Conflict;
 pub use enums::{LOCAL_INSTANCE_TYPES, PROCESSING_INSTANCE_TYPES, TRAINING_INSTANCE_TYPES};
 pub use instance_type::InstanceType;
 pub use settings::{MERGE_ENDINGS, MergeSpec, Settings, ShardBy};
+pub(crate) use tags::priority;
 pub use uri::{ObjectUri, Place, UriError};
 pub use violation::{Rule, Violation, Violations};
 
@@ -206,9 +208,12 @@ impl TryFrom<CreateTrainingJobRequest> for TrainingJobSpec {
     type Error = Violations;
 
     /// Checks a request against every limit and rule of the API, and reports all that is wrong at once.
-    fn try_from(request: CreateTrainingJobRequest) -> Result<Self, Violations> {
-        let mut violations = shape::violations(&request);
+    fn try_from(mut request: CreateTrainingJobRequest) -> Result<Self, Violations> {
+        let taken = tags::take(&mut request);
+        let (keys, wrong) = taken.map_or_else(|wrong| (Vec::new(), wrong), |keys| (keys, Vec::new()));
+        let mut violations = tags::by_key(shape::violations(&request), &request, &keys);
         violations.extend(rules::violations(&request));
+        violations.extend(wrong.into_iter().map(Violation::from));
         if !violations.is_empty() {
             return Err(Violations(violations));
         }

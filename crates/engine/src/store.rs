@@ -12,15 +12,16 @@ use crate::job::{Event, Job, Outline};
 use crate::notice::Notice;
 use crate::run::Timestamp;
 
+mod facts;
 mod list;
 mod migrate;
 mod notices;
 mod tags;
 
-pub use list::{JobQuery, Listed, SortBy};
+pub use list::{Compared, JobQuery, Listed, SortBy, Wanted};
 
 /// Raised when the tables change in a way that older programs can't read.
-const SCHEMA_VERSION: i64 = 2;
+const SCHEMA_VERSION: i64 = 3;
 
 const SCHEMA: &str = "
     CREATE TABLE jobs (
@@ -31,11 +32,9 @@ const SCHEMA: &str = "
         status TEXT NOT NULL,
         secondary TEXT NOT NULL,
         modified INTEGER NOT NULL,
-        ended INTEGER
+        ended INTEGER,
+        snapshot TEXT
     ) STRICT;
-    CREATE INDEX jobs_created ON jobs (created, name);
-    CREATE INDEX jobs_modified ON jobs (modified, name);
-    CREATE INDEX jobs_status ON jobs (status, created);
     CREATE TABLE events (
         job TEXT NOT NULL COLLATE NOCASE REFERENCES jobs (name) ON DELETE CASCADE,
         number INTEGER NOT NULL,
@@ -56,6 +55,26 @@ const SCHEMA: &str = "
         value TEXT NOT NULL,
         PRIMARY KEY (job, key)
     ) STRICT, WITHOUT ROWID;
+";
+
+/// What lists and searches go along: each index has all that a list shows, so that nothing else is read.
+const INDEXES: &str = "
+    CREATE INDEX jobs_by_created ON jobs (created, name, status, secondary, modified, ended);
+    CREATE INDEX jobs_by_modified ON jobs (modified, name, status, secondary, created, ended);
+    CREATE INDEX jobs_by_name ON jobs (name, status, secondary, created, modified, ended);
+    CREATE INDEX jobs_by_status ON jobs (status, name, secondary, created, modified, ended);
+    CREATE INDEX jobs_of_status_by_created ON jobs (status, created, name, secondary, modified, ended);
+    CREATE INDEX jobs_of_status_by_modified ON jobs (status, modified, name, secondary, created, ended);
+    CREATE TABLE facts (
+        job TEXT NOT NULL COLLATE NOCASE REFERENCES jobs (name) ON DELETE CASCADE,
+        name TEXT NOT NULL,
+        text TEXT NOT NULL,
+        number REAL,
+        PRIMARY KEY (job, name)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX facts_by_text ON facts (name, text, job);
+    CREATE INDEX facts_by_number ON facts (name, number, job);
+    CREATE INDEX tags_by_value ON tags (key, value, job);
 ";
 
 /// The open file.
@@ -143,6 +162,7 @@ impl Store {
         match found {
             0 => create_schema(&mut connection)?,
             1 => migrate::from_version_1(&mut connection, path)?,
+            2 => migrate::from_version_2(&mut connection)?,
             SCHEMA_VERSION => {}
             _ => return Err(StoreError::Version { path: path.to_owned(), found }),
         }
@@ -161,9 +181,13 @@ impl Store {
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?3) ON CONFLICT DO NOTHING";
         let (status, secondary) = (job.status.to_string(), job.secondary_status().to_string());
         let values = params![job.name, request, milliseconds(job.created), outline, status, secondary];
-        if self.connection.execute(sql, values)? == 1 {
-            return Ok(());
+        let transaction =
+            self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        if transaction.prepare_cached(sql)?.execute(values)? == 1 {
+            facts::of_request(&transaction, &job.name, request)?;
+            return Ok(transaction.commit()?);
         }
+        drop(transaction);
         let taken = self.name(&job.name)?.unwrap_or_else(|| job.name.clone());
         Err(StoreError::Exists { job: taken })
     }
@@ -184,10 +208,18 @@ impl Store {
         let sql = "INSERT INTO events (job, number, at, event)
                    SELECT ?1, 1 + COALESCE(MAX(number), 0), ?2, ?3 FROM events WHERE job = ?1";
         transaction.prepare_cached(sql)?.execute(params![name, milliseconds(at), event])?;
-        let sql = "UPDATE jobs SET status = ?2, secondary = ?3, modified = ?4, ended = ?5 WHERE name = ?1";
+        let sql = "UPDATE jobs SET status = ?2, secondary = ?3, modified = ?4, ended = ?5, snapshot = ?6
+                   WHERE name = ?1";
         let (status, secondary) = (after.status.to_string(), after.secondary_status().to_string());
         let (modified, ended) = (milliseconds(after.modified), after.ended.map(milliseconds));
-        transaction.prepare_cached(sql)?.execute(params![name, status, secondary, modified, ended])?;
+        // Of jobs that have ended there are many, and they are read again and again.
+        let snapshot = after.ended.map(|_| to_json(name, after)).transpose()?;
+        transaction
+            .prepare_cached(sql)?
+            .execute(params![name, status, secondary, modified, ended, snapshot])?;
+        if after.ended.is_some() {
+            facts::of_metrics(&transaction, after)?;
+        }
         notices::add(&transaction, notices, at)?;
         Ok(transaction.commit()?)
     }
@@ -212,6 +244,22 @@ impl Store {
         let outline = of_json(&name, &outline)?;
         let (events, placements) = (self.events(&name)?, self.placements(&name)?);
         Ok(Some(StoredJob { name, request, created: timestamp(created), outline, events, placements }))
+    }
+
+    /// What was sent for the job of this name, in any case, and what became of it.
+    pub fn shown(&self, name: &str) -> Result<Option<(String, Job)>, StoreError> {
+        let sql = "SELECT request, snapshot FROM jobs WHERE name = ?1";
+        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let Some((request, snapshot)) = statement.query_row([name], read).optional()? else {
+            return Ok(None);
+        };
+        let snapshot: Option<String> = snapshot;
+        // One that another version has written is made anew.
+        if let Some(job) = snapshot.and_then(|text| serde_json::from_str(&text).ok()) {
+            return Ok(Some((request, job)));
+        }
+        Ok(self.job(name)?.map(|stored| (request, stored.replayed())))
     }
 
     /// Puts another request in the place of the one that was submitted.
@@ -267,6 +315,7 @@ fn create_schema(connection: &mut Connection) -> Result<(), StoreError> {
     let found: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if found == 0 {
         transaction.execute_batch(SCHEMA)?;
+        transaction.execute_batch(INDEXES)?;
         transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
     }
     transaction.commit()?;

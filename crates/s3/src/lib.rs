@@ -24,25 +24,33 @@ pub use buckets::Buckets;
 /// Looks up the secret that belongs to an access key.
 pub type Secrets = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
+/// Whether another request of an access key may come in now; asked of requests whose signature is right.
+pub type Pace = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
 /// The endpoint. Requests without the right signature of a known key are refused.
-pub fn service(buckets: Buckets, secrets: Secrets) -> S3Service {
+pub fn service(buckets: Buckets, secrets: Secrets, pace: Pace) -> S3Service {
     let mut builder = S3ServiceBuilder::new(op::Endpoint { buckets: Arc::new(buckets) });
     builder.set_auth(Auth { secrets });
-    builder.set_access(Door);
+    builder.set_access(Door { pace });
     builder.build()
 }
 
 /// A presigned URL is good for a week at most (S3 API reference, "Authenticating requests: query parameters").
 const LONGEST_VALIDITY: u32 = 7 * 24 * 60 * 60;
 
-/// Who is let in: whoever has signed.
-struct Door;
+/// Who is let in: whoever has signed, and does not come too often.
+struct Door {
+    pace: Pace,
+}
 
 #[async_trait::async_trait]
 impl S3Access for Door {
     async fn check(&self, request: &mut S3AccessContext<'_>) -> S3Result<()> {
-        if request.credentials().is_none() {
+        let Some(credentials) = request.credentials() else {
             return Err(s3_error!(AccessDenied, "the request is not signed"));
+        };
+        if !(self.pace)(&credentials.access_key) {
+            return Err(s3_error!(SlowDown, "Please reduce your request rate."));
         }
         // s3s takes it for a copy and then finds no key.
         if request.headers().contains_key("x-amz-copy-source") && request.s3_path().as_object().is_none() {

@@ -25,19 +25,19 @@ mod codec;
 mod ecr;
 mod host;
 mod logs;
+mod pace;
 mod sagemaker;
 mod service;
 mod sts;
 mod tls;
 
+pub(crate) use pace::Pace;
 pub(crate) use service::Services;
 pub(crate) use tls::acceptor;
 
 use host::HostCheck;
 use service::Asked;
 
-/// Connections at once; more wait in the kernel's queue.
-const MOST_CONNECTIONS: usize = 4096;
 /// From the first byte of a request to the end of its headers.
 const HEADERS_TIME: Duration = Duration::from_secs(30);
 /// Of all headers of a request, in bytes.
@@ -73,10 +73,18 @@ impl Server {
     }
 
     /// Answers requests until `stop` is done, then those that are under way.
-    pub(crate) async fn run(self, services: Services, s3: S3Service, stop: impl Future<Output = ()>) {
+    ///
+    /// Connections beyond `most_connections` wait in the kernel's queue.
+    pub(crate) async fn run(
+        self,
+        services: Services,
+        s3: S3Service,
+        most_connections: usize,
+        stop: impl Future<Output = ()>,
+    ) {
         let services = Arc::new(services);
         let check = Arc::new(HostCheck::new(self.address));
-        let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        let room = Arc::new(Semaphore::new(most_connections));
         let graceful = GracefulShutdown::new();
         let mut stop = pin!(stop);
         loop {

@@ -15,12 +15,14 @@ mod flags;
 mod notify;
 mod resources;
 mod runtime;
+mod serve;
 mod storage;
 
 pub(crate) use flags::Flags;
 pub(crate) use notify::{Secret, Subscriptions, Way};
 pub(crate) use resources::Resources;
 pub(crate) use runtime::Runtime;
+pub(crate) use serve::ServeLimits;
 pub(crate) use storage::Storage;
 
 use crate::exit::Refused;
@@ -37,6 +39,8 @@ pub(crate) struct Config {
     pub(crate) places: Places,
     /// What instances may take of this machine.
     pub(crate) resources: Resources,
+    /// What the file says of the endpoint.
+    pub(crate) serve: ServeLimits,
     /// Who is told when a job has ended.
     pub(crate) notify: Subscriptions,
     /// Buckets that are in stores, and what is kept of their objects.
@@ -116,6 +120,7 @@ impl Config {
             data_dir: data_dir(flags, surroundings, &file)?,
             places: Places::merge(flags, surroundings, &file),
             resources: Resources::merge(flags, surroundings, &file)?,
+            serve: file.settings.serve.clone(),
             notify: notify::read(&file)?,
             storage: Storage::merge(&file)?,
         })

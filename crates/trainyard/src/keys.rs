@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
 use base64::Engine as _;
@@ -89,6 +90,41 @@ impl Keys {
     }
 }
 
+/// The keys of a data folder as they are now: a change by another process counts at once.
+#[derive(Debug)]
+pub(crate) struct LiveKeys {
+    data: PathBuf,
+    known: Mutex<(Option<Stamp>, Keys)>,
+}
+
+/// What tells one version of the file from the next, which is another file.
+type Stamp = (u64, i64, i64, u64);
+
+impl LiveKeys {
+    /// Those of a data folder, with a first pair if there is none.
+    pub(crate) fn read_or_make(data: &Path) -> anyhow::Result<Self> {
+        let keys = Keys::read_or_make(data)?;
+        Ok(Self { data: data.to_owned(), known: Mutex::new((stamp(&keys.path), keys)) })
+    }
+
+    /// The secret of an access key. A file that has become unreadable opens to nobody.
+    pub(crate) fn secret(&self, access: &str) -> Option<String> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = stamp(&known.1.path);
+        if now != known.0 {
+            let keys = Keys::read(&self.data).inspect_err(|error| eprintln!("{error:#}"));
+            let none = || Keys { path: known.1.path.clone(), secrets: BTreeMap::new() };
+            *known = (now, keys.unwrap_or_else(|_| none()));
+        }
+        known.1.secret(access).map(ToOwned::to_owned)
+    }
+}
+
+fn stamp(file: &Path) -> Option<Stamp> {
+    let found = fs::metadata(file).ok()?;
+    Some((found.ino(), found.mtime(), found.mtime_nsec(), found.size()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,6 +144,20 @@ mod tests {
         assert_eq!(again.secret(&first), keys.secret(&first));
         assert!(again.remove(&first).unwrap() && !again.remove(&first).unwrap());
         assert_eq!(Keys::read(&folder.path().join("data")).unwrap().secret(&first), None);
+    }
+
+    #[test]
+    fn what_another_process_does_to_the_keys_counts_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let live = LiveKeys::read_or_make(folder.path()).unwrap();
+        let mut others = Keys::read(folder.path()).unwrap();
+        let first = others.access_keys().next().unwrap().to_owned();
+        let second = others.add().unwrap();
+        assert_eq!(live.secret(&second).as_deref(), others.secret(&second));
+        others.remove(&first).unwrap();
+        assert_eq!((live.secret(&first), live.secret(&second).is_some()), (None, true));
+        fs::write(folder.path().join("keys.json"), "{").unwrap();
+        assert_eq!(live.secret(&second), None, "who can't tell who is allowed allows nobody");
     }
 
     #[test]

@@ -1,19 +1,24 @@
 //! Many jobs at once: taken in, queued, driven side by side, and taken over after a restart.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{mpsc, watch};
 
 use super::drive::TakenOver;
-use super::queue::{Place, Queue};
+use super::queue::{Place, Queue, told};
 use super::{Command, Driver, Engine, EngineError, Notice, Waiting};
 use crate::explain::chain;
-use crate::job::{Event, Job, Outline, Status};
-use crate::prepare::{Checked, ImageProgress, Machine, PrepareError, check, plan_checked};
-use crate::spec::{Capabilities, TrainingJobSpec, Violations};
+use crate::job::{Event, Job, Outline};
+use crate::plan::{Need, Needs, needs};
+use crate::prepare::{Checked, ImageProgress, Machine, check, plan_checked};
+use crate::spec::{Capabilities, TrainingJobSpec};
 use crate::store::{JobQuery, Listed, StoreError};
 use crate::wire::CreateTrainingJobRequest;
+
+mod error;
+
+pub use error::{AmendError, CreateError, LimitExceeded, StopError};
 
 /// The jobs of one data folder, as a server has them. Clones are the same.
 #[derive(Clone)]
@@ -26,12 +31,15 @@ struct Shared {
     machine: Machine,
     capabilities: Capabilities,
     queue: Mutex<Queue>,
-    /// Tells those who wait that the queue has changed.
-    moved: watch::Sender<()>,
+    /// Tells those who wait where they stand, by their names.
+    places: Mutex<HashMap<String, watch::Sender<Place>>>,
+    limits: JobLimits,
     /// Where it is told what nobody asked.
     troubles: mpsc::UnboundedSender<String>,
     /// Where jobs that have not ended are commanded, by their names in lower case.
     commands: Mutex<HashMap<String, mpsc::UnboundedSender<Command>>>,
+    /// Tells that a job holds nothing any more.
+    left: watch::Sender<()>,
 }
 
 /// What a server makes of the machine.
@@ -40,54 +48,21 @@ pub struct JobsSetup {
     pub machine: Machine,
     /// What jobs may ask for.
     pub capabilities: Capabilities,
-    /// Instances that run at once; a job with more of them runs alone.
-    pub capacity: u32,
+    /// What all instances together may take; a job that needs more runs alone.
+    pub capacity: Need,
+    /// How many jobs are taken in.
+    pub limits: JobLimits,
     /// Told what keeps a job from being driven.
     pub troubles: mpsc::UnboundedSender<String>,
 }
 
-/// Why a job can't be taken in.
-#[derive(Debug, thiserror::Error)]
-pub enum CreateError {
-    /// The request is wrong, or asks for what is not here.
-    #[error(transparent)]
-    Request(#[from] PrepareError),
-    /// The engine refuses: the name is taken, for instance.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-}
-
-/// Why a job can't be stopped or deleted.
-#[derive(Debug, thiserror::Error)]
-pub enum StopError {
-    /// There is none of this name.
-    #[error("there is no training job {0}")]
-    Unknown(String),
-    /// It has ended, or has not, and would have to be otherwise.
-    #[error("training job {job} is in status {status}")]
-    Status {
-        /// Its name.
-        job: String,
-        /// What it is.
-        status: Status,
-    },
-    /// Another process drives it.
-    #[error("training job {0} is driven by another process: stop that one")]
-    Elsewhere(String),
-    /// The engine refuses.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-}
-
-/// Why a job's request can't be changed.
-#[derive(Debug, thiserror::Error)]
-pub enum AmendError {
-    /// There is no such job, or it has ended.
-    #[error(transparent)]
-    Job(#[from] StopError),
-    /// The changed request would be wrong.
-    #[error(transparent)]
-    Violations(#[from] Violations),
+/// How many jobs are taken in, and how large they may be; none where there is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobLimits {
+    /// Jobs that run or wait.
+    pub unfinished: Option<u32>,
+    /// Instances of one job.
+    pub instances: Option<u32>,
 }
 
 /// A job as it was submitted and as it is.
@@ -105,14 +80,16 @@ impl Jobs {
     /// # Errors
     /// The store can't be read.
     pub async fn open(engine: Engine, setup: JobsSetup) -> Result<Self, EngineError> {
-        let JobsSetup { machine, capabilities, capacity, troubles } = setup;
+        let JobsSetup { machine, capabilities, capacity, limits, troubles } = setup;
         let shared = Shared {
             machine,
             capabilities,
             queue: Mutex::new(Queue::new(capacity)),
-            moved: watch::Sender::new(()),
+            places: Mutex::default(),
+            limits,
             troubles,
             commands: Mutex::default(),
+            left: watch::Sender::new(()),
             engine,
         };
         let jobs = Self { shared: Arc::new(shared) };
@@ -143,10 +120,24 @@ impl Jobs {
         let Shared { engine, machine, capabilities, .. } = &*self.shared;
         let checked = check(request, machine, capabilities).await?;
         let outline = checked.outline();
+        self.check_limits(&outline)?;
         let tags: Vec<_> = checked.tags().collect();
         let waiting = engine.accept(&outline, checked.text(), &tags)?;
         self.live(waiting, checked);
         Ok(())
+    }
+
+    fn check_limits(&self, outline: &Outline) -> Result<(), LimitExceeded> {
+        let JobLimits { unfinished, instances } = self.shared.limits;
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let exceeded = |name, unit, limit: Option<u32>, used: u32, delta: u32| {
+            let limit = limit.filter(|limit| used.saturating_add(delta) > *limit)?;
+            Some(LimitExceeded { name, unit, limit, used, delta })
+        };
+        let size = count(outline.hosts.len());
+        let too_large = exceeded("--max-instances-per-job", "Instances", instances, 0, size);
+        let too_many = || exceeded("--max-jobs", "Jobs", unfinished, count(self.commands().len()), 1);
+        too_large.or_else(too_many).map_or(Ok(()), Err)
     }
 
     /// A job that was taken in before; its request is checked again, for the machine may have changed.
@@ -170,11 +161,13 @@ impl Jobs {
     fn live(&self, waiting: Waiting, checked: Checked) {
         let outline = checked.outline();
         let commands = self.commanded(&outline);
-        let instances = u32::try_from(outline.hosts.len()).unwrap_or(u32::MAX);
-        self.requeue(|queue| queue.join(&outline.job, instances, checked.priority()));
+        let (sender, place) = watch::channel(Place::Waiting { ahead: u32::MAX });
+        self.places().insert(outline.job.clone(), sender);
+        let needs = checked.needs(&self.shared.machine);
+        self.requeue(|queue| queue.join(&outline.job, needs, checked.priority()));
         let jobs = self.clone();
         tokio::spawn(async move {
-            let lived = jobs.wait_and_drive(waiting, checked, commands).await;
+            let lived = jobs.wait_and_drive(waiting, checked, (place, commands)).await;
             jobs.ended(&outline.job);
             jobs.tell(&outline.job, lived);
         });
@@ -183,10 +176,10 @@ impl Jobs {
     /// Drives a job that ran before this process did.
     fn go_on(&self, driver: Driver) {
         let name = driver.job().name.clone();
-        let running = u32::try_from(driver.job().running_hosts().len()).unwrap_or(u32::MAX);
         let hosts = driver.job().running_hosts();
+        let needs = self.needs_of(&name, &hosts);
         let commands = self.commanded(&Outline { job: name.clone(), hosts, merges: false });
-        self.requeue(|queue| queue.runs(&name, running));
+        self.requeue(|queue| queue.runs(&name, needs));
         let jobs = self.clone();
         tokio::spawn(async move {
             let driven = jobs.drive(driver, commands).await;
@@ -195,13 +188,27 @@ impl Jobs {
         });
     }
 
+    /// What running hosts need of the machine; one each where their request can't be read any more.
+    fn needs_of(&self, job: &str, hosts: &[String]) -> Needs {
+        let described = self.described(job).ok().flatten();
+        let spec = described.and_then(|described| TrainingJobSpec::try_from(described.request).ok());
+        let Machine { limits, gpus, .. } = self.shared.machine;
+        let mut all = spec.map(|spec| needs(&spec, limits, gpus)).unwrap_or_default();
+        all.retain(|(host, _)| hosts.contains(host));
+        if all.len() < hosts.len() {
+            let one = Need { instances: 1, ..Need::default() };
+            return hosts.iter().map(|host| (host.clone(), one)).collect();
+        }
+        all
+    }
+
     async fn wait_and_drive(
         &self,
         mut waiting: Waiting,
         checked: Checked,
-        mut commands: mpsc::UnboundedReceiver<Command>,
+        (mut place, mut commands): (watch::Receiver<Place>, mpsc::UnboundedReceiver<Command>),
     ) -> Result<(), EngineError> {
-        if self.wait_for_room(&mut waiting, &mut commands).await? {
+        if wait_for_room(&mut waiting, &mut place, &mut commands).await? {
             return waiting.happen(Event::StopRequested).await;
         }
         let progress: ImageProgress = Arc::new(|_| {});
@@ -220,37 +227,6 @@ impl Jobs {
         }
     }
 
-    /// Waits for the job's turn; tells whether it was asked to stop before.
-    async fn wait_for_room(
-        &self,
-        waiting: &mut Waiting,
-        commands: &mut mpsc::UnboundedReceiver<Command>,
-    ) -> Result<bool, EngineError> {
-        let name = waiting.job().name.clone();
-        let mut moved = self.shared.moved.subscribe();
-        let mut told = None;
-        loop {
-            moved.borrow_and_update();
-            let place = self.queue().place(&name);
-            match place {
-                Place::Admitted if told.is_some() => {
-                    waiting.happen(Event::Admitted).await?;
-                    return Ok(false);
-                }
-                Place::Admitted => return Ok(false),
-                Place::Waiting { ahead } if told != Some(ahead) => {
-                    waiting.happen(Event::Queued { ahead }).await?;
-                    told = Some(ahead);
-                }
-                Place::Waiting { .. } => {}
-            }
-            tokio::select! {
-                changed = moved.changed() => if changed.is_err() { return Ok(true) },
-                _ = commands.recv() => return Ok(true),
-            }
-        }
-    }
-
     async fn drive(
         &self,
         driver: Driver,
@@ -262,8 +238,8 @@ impl Jobs {
         let counting = async move {
             while let Some(notice) = shown.recv().await {
                 if let Notice::Job(job) = notice {
-                    let running = u32::try_from(job.running_hosts().len()).unwrap_or(u32::MAX);
-                    jobs.requeue(|queue| queue.shrinks(&name, running));
+                    let running = job.running_hosts();
+                    jobs.requeue(|queue| queue.shrinks(&name, &running));
                 }
             }
         };
@@ -311,6 +287,23 @@ impl Jobs {
         Ok(job)
     }
 
+    /// Waits until jobs that have ended hold nothing of the machine any more: it is only then that their network, bases
+    /// and parts are given back. Those that have not ended are not waited for.
+    ///
+    /// # Errors
+    /// The store can't be read.
+    pub async fn settled(&self) -> Result<(), EngineError> {
+        let mut left = self.shared.left.subscribe();
+        loop {
+            left.borrow_and_update();
+            let unfinished = self.shared.engine.store().unfinished()?;
+            let unfinished: HashSet<_> = unfinished.iter().map(|name| name.to_lowercase()).collect();
+            if self.commands().keys().all(|name| unfinished.contains(name)) || left.changed().await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+
     /// Forgets a job that has ended, with its logs; its artifacts stay.
     ///
     /// # Errors
@@ -330,11 +323,11 @@ impl Jobs {
     /// # Errors
     /// The store can't be read.
     pub fn described(&self, name: &str) -> Result<Option<Described>, EngineError> {
-        let stored = self.shared.engine.store().job(name)?;
-        let described = stored.map(|stored| {
-            let request = serde_json::from_str(&stored.request)
-                .map_err(|source| StoreError::Damaged { job: stored.name.clone(), source })?;
-            Ok::<_, StoreError>(Described { request, job: stored.replayed() })
+        let shown = self.shared.engine.store().shown(name)?;
+        let described = shown.map(|(request, job)| {
+            let request = serde_json::from_str(&request)
+                .map_err(|source| StoreError::Damaged { job: job.name.clone(), source })?;
+            Ok::<_, StoreError>(Described { request, job })
         });
         Ok(described.transpose()?)
     }
@@ -373,8 +366,8 @@ impl Jobs {
     }
 
     fn known(&self, name: &str) -> Result<Job, StopError> {
-        let stored = self.shared.engine.store().job(name).map_err(EngineError::from)?;
-        stored.map(|stored| stored.replayed()).ok_or_else(|| StopError::Unknown(name.to_owned()))
+        let shown = self.shared.engine.store().shown(name).map_err(EngineError::from)?;
+        shown.map(|(_, job)| job).ok_or_else(|| StopError::Unknown(name.to_owned()))
     }
 
     fn commanded(&self, outline: &Outline) -> mpsc::UnboundedReceiver<Command> {
@@ -385,7 +378,9 @@ impl Jobs {
 
     fn ended(&self, name: &str) {
         self.commands().remove(&name.to_lowercase());
+        self.places().remove(name);
         self.requeue(|queue| queue.leave(name));
+        self.shared.left.send_replace(());
     }
 
     fn commands(&self) -> MutexGuard<'_, HashMap<String, mpsc::UnboundedSender<Command>>> {
@@ -396,10 +391,22 @@ impl Jobs {
         self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the queue; those who wait look again.
-    fn requeue(&self, change: impl FnOnce(&mut Queue)) {
-        change(&mut self.queue());
-        self.shared.moved.send_replace(());
+    fn places(&self) -> MutexGuard<'_, HashMap<String, watch::Sender<Place>>> {
+        self.shared.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the queue, and tells those whose place is another one now; `change` says whether there may be any.
+    fn requeue(&self, change: impl FnOnce(&mut Queue) -> bool) {
+        let mut queue = self.queue();
+        if !change(&mut queue) {
+            return;
+        }
+        let waiting: HashMap<&str, u32> = queue.waiting().collect();
+        for (job, sender) in &*self.places() {
+            let ahead = waiting.get(job.as_str());
+            let place = ahead.map_or(Place::Admitted, |ahead| Place::Waiting { ahead: told(*ahead) });
+            sender.send_if_modified(|known| std::mem::replace(known, place) != place);
+        }
     }
 
     /// Says what keeps a job from being driven, for nobody waits for an answer.
@@ -407,6 +414,33 @@ impl Jobs {
         if let Err(error) = result {
             // The server may be going down.
             let _ = self.shared.troubles.send(format!("training job {job}: {}", chain(&error)));
+        }
+    }
+}
+
+/// Waits for a job's turn; tells whether it was asked to stop before.
+async fn wait_for_room(
+    waiting: &mut Waiting,
+    place: &mut watch::Receiver<Place>,
+    commands: &mut mpsc::UnboundedReceiver<Command>,
+) -> Result<bool, EngineError> {
+    let mut told = false;
+    loop {
+        let now = *place.borrow_and_update();
+        match now {
+            Place::Admitted if told => {
+                waiting.happen(Event::Admitted).await?;
+                return Ok(false);
+            }
+            Place::Admitted => return Ok(false),
+            Place::Waiting { ahead } => {
+                waiting.happen(Event::Queued { ahead }).await?;
+                told = true;
+            }
+        }
+        tokio::select! {
+            changed = place.changed() => if changed.is_err() { return Ok(true) },
+            _ = commands.recv() => return Ok(true),
         }
     }
 }

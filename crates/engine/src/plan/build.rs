@@ -188,6 +188,20 @@ fn nothing_there(place: Option<&Path>) -> String {
     }
 }
 
+/// Refuses a job that this machine can't have, whatever else runs on it.
+pub fn check_machine(
+    spec: &TrainingJobSpec,
+    limits: LimitPolicy,
+    capacity: Capacity,
+    gpus: Option<&[Gpu]>,
+) -> Result<(), PlanError> {
+    check_capacity(spec, limits, capacity)?;
+    if let Some(gpus) = gpus {
+        deal_out_gpus(spec, gpus, limits == LimitPolicy::Enforce)?;
+    }
+    Ok(())
+}
+
 /// Plans a job: what every host gets and does. Pure: the same input always gives the same plan.
 pub fn plan(spec: &TrainingJobSpec, surroundings: &Surroundings) -> Result<JobPlan, PlanError> {
     let hosts: Vec<_> =

@@ -124,6 +124,11 @@ pub fn wants_accelerators(spec: &TrainingJobSpec) -> bool {
     })
 }
 
+/// How many GPUs instances of a type have.
+pub(super) fn gpus_of_type(kind: InstanceType) -> u32 {
+    kind.accelerators.filter(|(_, model)| !model.starts_with("Trainium")).map_or(0, |(count, _)| count)
+}
+
 /// How many GPUs each instance of a group is to have.
 fn wanted(group: &InstanceGroup, instances: u32, gpus: &[Gpu]) -> Result<u32, GpuError> {
     let available = u32::try_from(gpus.len()).unwrap_or(u32::MAX);

@@ -18,6 +18,16 @@ pub enum Conflict {
         /// The string that was meant, as JSON.
         meant: String,
     },
+    /// A tag that looks like one of our own settings is none.
+    #[error("the tag '{key}' with the value '{value}': {why}")]
+    SettingTag {
+        /// Its key.
+        key: String,
+        /// Its value.
+        value: String,
+        /// What would be right.
+        why: String,
+    },
     /// There is an image and an algorithm name.
     #[error(
         "AlgorithmSpecification has both TrainingImage and AlgorithmName: exactly one of them must be given"

@@ -3,6 +3,7 @@
 use rusqlite::types::Value;
 use rusqlite::{Row, params_from_iter};
 
+use super::facts::cut;
 use super::{Store, StoreError, milliseconds, spelled, timestamp};
 use crate::job::{SecondaryStatus, Status};
 use crate::run::Timestamp;
@@ -22,6 +23,8 @@ pub struct JobQuery {
     pub name_contains: Option<String>,
     /// In this status.
     pub status: Option<Status>,
+    /// All of these.
+    pub wanted: Vec<Wanted>,
     /// The order; equal ones are in order of their names.
     pub sort_by: SortBy,
     /// The other way round.
@@ -31,6 +34,92 @@ pub struct JobQuery {
     /// At most so many.
     pub limit: usize,
 }
+
+/// What else a job must have.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Wanted {
+    /// This name, in any case.
+    Name(String),
+    /// A tag of this key and value.
+    Tag {
+        /// The key.
+        key: String,
+        /// The value.
+        value: String,
+    },
+    /// A fact such as `HyperParameters.epochs` that begins with this text, of which at most 256 characters count.
+    Text {
+        /// What it is a fact of.
+        name: String,
+        /// The text.
+        value: String,
+    },
+    /// A fact that is a number.
+    Number {
+        /// What it is a fact of.
+        name: String,
+        /// How it compares.
+        compared: Compared,
+        /// To this.
+        number: f64,
+    },
+}
+
+/// How a number compares to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// Below it.
+    Less,
+    /// Below it or the same.
+    LessOrEqual,
+    /// The same.
+    Equal,
+    /// Above it or the same.
+    GreaterOrEqual,
+    /// Above it.
+    Greater,
+}
+
+impl Compared {
+    const fn sign(self) -> &'static str {
+        match self {
+            Self::Less => "<",
+            Self::LessOrEqual => "<=",
+            Self::Equal => "=",
+            Self::GreaterOrEqual => ">=",
+            Self::Greater => ">",
+        }
+    }
+}
+
+impl Wanted {
+    /// The table that knows, its condition, and the values of that.
+    fn rows(&self) -> (&'static str, String, Vec<Value>) {
+        let text = |text: &str| Value::Text(text.to_owned());
+        match self {
+            Self::Name(name) => ("jobs AS named", "name = ?".to_owned(), vec![text(name)]),
+            Self::Tag { key, value } => {
+                ("tags", "key = ? AND value = ?".to_owned(), vec![text(key), text(value)])
+            }
+            Self::Text { name, value } => {
+                ("facts", "name = ? AND text = ?".to_owned(), vec![text(name), text(cut(value))])
+            }
+            Self::Number { name, compared, number } => {
+                let condition = format!("name = ? AND number {} ?", compared.sign());
+                ("facts", condition, vec![text(name), Value::Real(*number)])
+            }
+        }
+    }
+
+    /// The column that names the job in that table.
+    const fn job(&self) -> &'static str {
+        if matches!(self, Self::Name(_)) { "name" } else { "job" }
+    }
+}
+
+/// As long as no more jobs than this have what is wanted, these are looked at and put in order; else the list is gone
+/// along in its order, and one job of some is as wanted.
+const FEW: usize = 2000;
 
 /// What a list is ordered by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,17 +194,28 @@ impl Store {
         conditions.add("modified > ?", time(query.modified_after));
         conditions.add("modified < ?", time(query.modified_before));
         let part = query.name_contains.as_ref().map(|part| Value::Text(part.to_lowercase()));
-        conditions.add("instr(lower(name), ?) > 0", part);
+        conditions.add("instr(lower(jobs.name), ?) > 0", part);
         conditions.add("status = ?", query.status.map(|status| Value::Text(status.to_string())));
+        let few = self.fewest(&query.wanted)?;
+        for (place, wanted) in query.wanted.iter().enumerate() {
+            let ((table, condition, values), job) = (wanted.rows(), wanted.job());
+            conditions.texts.push(match few == Some(place) {
+                true => format!("jobs.name IN (SELECT {job} FROM {table} WHERE {condition})"),
+                false => format!("EXISTS (SELECT 1 FROM {table} WHERE {job} = jobs.name AND {condition})"),
+            });
+            conditions.values.extend(values);
+        }
+        // The sign keeps SQLite from going along the index of the order.
+        let plus = if few.is_some() { "+" } else { "" };
         let (column, direction) = (query.sort_by.column(), if query.descending { "DESC" } else { "ASC" });
         if let Some((value, name)) = &query.after {
             let compared = if query.descending { "<" } else { ">" };
-            conditions.texts.push(format!("({column}, name) {compared} (?, ?)"));
+            conditions.texts.push(format!("({plus}jobs.{column}, jobs.name) {compared} (?, ?)"));
             conditions.values.extend([query.sort_by.value(value), Value::Text(name.clone())]);
         }
         let sql = format!(
-            "SELECT name, created, modified, ended, status, secondary FROM jobs {} \
-             ORDER BY {column} {direction}, name {direction} LIMIT {}",
+            "SELECT jobs.name, created, modified, ended, status, secondary FROM jobs {} \
+             ORDER BY {plus}jobs.{column} {direction}, jobs.name {direction} LIMIT {}",
             conditions.clause(),
             query.limit
         );
@@ -126,6 +226,24 @@ impl Store {
             listed.push(of_row(row)?);
         }
         Ok(listed)
+    }
+}
+
+impl Store {
+    /// The place of what fewest jobs have, if they are few.
+    fn fewest(&self, wanted: &[Wanted]) -> Result<Option<usize>, StoreError> {
+        let mut fewest = None;
+        for (place, wanted) in wanted.iter().enumerate() {
+            let (table, condition, values) = wanted.rows();
+            let sql =
+                format!("SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {condition} LIMIT {})", FEW + 1);
+            let mut statement = self.connection.prepare_cached(&sql)?;
+            let count: i64 = statement.query_row(params_from_iter(values), |row| row.get(0))?;
+            if count <= FEW as i64 && fewest.is_none_or(|(least, _)| count < least) {
+                fewest = Some((count, place));
+            }
+        }
+        Ok(fewest.map(|(_, place)| place))
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Transaction, params};
 use serde_json::Value;
 
-use super::{SCHEMA, SCHEMA_VERSION, StoreError, milliseconds, of_json, timestamp, to_json};
+use super::{INDEXES, SCHEMA, SCHEMA_VERSION, StoreError, facts, milliseconds, of_json, timestamp, to_json};
 use crate::job::{Event, Job, Outline};
 use crate::run::Timestamp;
 
@@ -27,7 +27,7 @@ pub(super) fn from_version_1(connection: &mut Connection, file: &Path) -> Result
         let plan = runs.join(name.to_lowercase()).join("attempt-1/plan.json");
         let Some(outline) = outline(&name, &plan) else { continue };
         let mut events = vec![(timestamp(created), Event::Planned { warnings: Vec::new() })];
-        match old_events(&transaction, &name) {
+        match events_in(&transaction, "old_events", &name) {
             Ok(old) => events.extend(old),
             // Of a time before versions were told apart; nobody could read it before either.
             Err(StoreError::Damaged { .. }) => continue,
@@ -36,7 +36,7 @@ pub(super) fn from_version_1(connection: &mut Connection, file: &Path) -> Result
         let job = Job::replay(&outline, timestamp(created), &events);
         let (status, secondary) = (job.status.to_string(), job.secondary_status().to_string());
         transaction.execute(
-            "INSERT INTO jobs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            "INSERT INTO jobs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL)",
             params![
                 name,
                 request,
@@ -58,8 +58,38 @@ pub(super) fn from_version_1(connection: &mut Connection, file: &Path) -> Result
         )?;
     }
     transaction.execute_batch("DROP TABLE old_events; DROP TABLE old_placements; DROP TABLE old_jobs;")?;
+    fill(&transaction)?;
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
     Ok(transaction.commit()?)
+}
+
+/// Version 2 had no facts to search by, and jobs that had ended were replayed whenever they were shown.
+pub(super) fn from_version_2(connection: &mut Connection) -> Result<(), StoreError> {
+    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    transaction.execute_batch(
+        "ALTER TABLE jobs ADD COLUMN snapshot TEXT;
+         DROP INDEX jobs_created; DROP INDEX jobs_modified; DROP INDEX jobs_status;",
+    )?;
+    fill(&transaction)?;
+    transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+    Ok(transaction.commit()?)
+}
+
+/// Makes the indexes, and the facts of all jobs that are there. One that can't be read is found by less.
+fn fill(transaction: &Transaction<'_>) -> Result<(), StoreError> {
+    transaction.execute_batch(INDEXES)?;
+    let jobs: Vec<(String, String, i64, String, Option<i64>)> = transaction
+        .prepare("SELECT name, request, created, outline, ended FROM jobs")?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?
+        .collect::<Result<_, _>>()?;
+    for (name, request, created, outline, ended) in jobs {
+        facts::of_request(transaction, &name, &request)?;
+        let (Some(_), Ok(outline)) = (ended, of_json(&name, &outline)) else { continue };
+        if let Ok(events) = events_in(transaction, "events", &name) {
+            facts::of_metrics(transaction, &Job::replay(&outline, timestamp(created), &events))?;
+        }
+    }
+    Ok(())
 }
 
 /// What the plan of a job's first attempt says of it.
@@ -70,9 +100,9 @@ fn outline(job: &str, plan: &Path) -> Option<Outline> {
     Some(Outline { job: job.to_owned(), hosts, merges: !plan["merge"].is_null() })
 }
 
-fn old_events(connection: &Connection, job: &str) -> Result<Vec<(Timestamp, Event)>, StoreError> {
-    let mut statement =
-        connection.prepare("SELECT at, event FROM old_events WHERE job = ?1 ORDER BY number")?;
+fn events_in(connection: &Connection, table: &str, job: &str) -> Result<Vec<(Timestamp, Event)>, StoreError> {
+    let sql = format!("SELECT at, event FROM {table} WHERE job = ?1 ORDER BY number");
+    let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map([job], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?;
     let mut events = Vec::new();
     for row in rows {

@@ -173,3 +173,50 @@ fn jobs_of_the_version_before_are_kept_and_can_be_taken_up() {
     assert_eq!(again.unfinished().unwrap(), ["Job"]);
     assert_eq!(again.job("gone").unwrap(), None, "it has no plan to go on with");
 }
+
+#[test]
+fn a_job_that_has_ended_is_shown_as_its_replay_and_one_that_is_resumed_is_not_taken_for_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(&folder);
+    let mut job = add(&mut store, "Job", 5).unwrap();
+    assert_eq!(store.shown("job").unwrap().unwrap().1, job);
+    for event in [Event::StopRequested, Event::Resumed] {
+        happen(&mut store, &mut job, 6, &event);
+        let (request, shown) = store.shown("jOB").unwrap().unwrap();
+        assert_eq!((request.as_str(), &shown), ("{}", &job));
+        assert_eq!(shown, store.job("job").unwrap().unwrap().replayed());
+    }
+    assert_eq!(store.shown("other").unwrap(), None);
+}
+
+#[test]
+fn jobs_are_found_by_tags_and_facts_however_many_have_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(&folder);
+    for number in 0..6 {
+        let name = format!("job-{number}");
+        let job = Job::submit(&outline(&name), Timestamp(number));
+        let request = format!(r#"{{"HyperParameters": {{"k": "{number}", "s": "{}"}}}}"#, "x".repeat(300));
+        store.add(&job, &outline(&name), &request).unwrap();
+        store.add_tags(&name, &[("even".into(), (number % 2 == 0).to_string())]).unwrap();
+    }
+    let number = |compared, number| Wanted::Number { name: "HyperParameters.k".into(), compared, number };
+    let even = Wanted::Tag { key: "even".into(), value: "true".into() };
+    let table = [
+        (vec![number(Compared::Greater, 3.0)], vec!["job-4", "job-5"]),
+        (vec![number(Compared::LessOrEqual, 2.0), even.clone()], vec!["job-0", "job-2"]),
+        (vec![number(Compared::Equal, 2.0)], vec!["job-2"]),
+        (vec![Wanted::Text { name: "HyperParameters.k".into(), value: "5".into() }], vec!["job-5"]),
+        (vec![Wanted::Name("JOB-1".into())], vec!["job-1"]),
+        (vec![Wanted::Name("job-1".into()), even], vec![]),
+    ];
+    for (wanted, expected) in table {
+        for sort_by in [SortBy::Created, SortBy::Name, SortBy::Modified, SortBy::Status] {
+            let query = JobQuery { wanted: wanted.clone(), sort_by, limit: 1, ..JobQuery::default() };
+            assert_eq!(listed(&store, &query), expected, "{query:?}");
+        }
+    }
+    let long = Wanted::Text { name: "HyperParameters.s".into(), value: "x".repeat(300) };
+    let query = JobQuery { wanted: vec![long], limit: 10, ..JobQuery::default() };
+    assert_eq!(listed(&store, &query).len(), 6);
+}

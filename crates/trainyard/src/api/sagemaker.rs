@@ -59,6 +59,7 @@ fn create(jobs: &Jobs, request: CreateTrainingJobRequest) -> ApiResult {
         Ok(()) => Ok(json!({ "TrainingJobArn": arn(jobs, &name) })),
         Err(CreateError::Engine(EngineError::Store(StoreError::Exists { job }))) => Err(in_use(jobs, &job)),
         Err(CreateError::Engine(EngineError::Running { job })) => Err(in_use(jobs, &job)),
+        Err(CreateError::Limit(error)) => Err(ApiError::new("ResourceLimitExceeded", error.to_string())),
         Err(CreateError::Request(error)) => Err(ApiError::validation(one_line(&error.into()))),
         Err(CreateError::Engine(error)) => Err(ApiError::internal(one_line(&error.into()))),
     }

@@ -1,7 +1,7 @@
 //! Which service a request is for, and the way through it: read, verify, carry out, answer.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -13,11 +13,15 @@ use trainyard_engine::engine::Jobs;
 
 use super::answer::{ApiError, ApiResult, Form, Manner, write};
 use super::codec::{cbor, query};
+use super::pace::Pace;
 use super::{cloudwatch, ecr, logs, sagemaker, sts};
 use crate::signature::{Signed, verify};
 
 /// Of a request that is not S3's, in bytes; the largest that the API allows has less.
 const LARGEST_BODY: usize = 4 << 20;
+
+/// From the head of such a request to its end.
+const BODY_TIME: Duration = Duration::from_secs(60);
 
 /// Everything that requests need.
 pub(crate) struct Services {
@@ -25,6 +29,8 @@ pub(crate) struct Services {
     pub(crate) jobs: Jobs,
     /// Access keys and their secrets.
     pub(crate) secrets: trainyard_s3::Secrets,
+    /// How often they may be used.
+    pub(crate) pace: Arc<Pace>,
 }
 
 /// What a request asks for, by its head.
@@ -199,7 +205,12 @@ impl Services {
 
     async fn verified(&self, request: Request<Incoming>) -> Result<Bytes, ApiError> {
         let (head, body) = request.into_parts();
-        let body = Limited::new(body, LARGEST_BODY).collect().await.map_err(|error| {
+        let collected = tokio::time::timeout(BODY_TIME, Limited::new(body, LARGEST_BODY).collect()).await;
+        let collected = collected.map_err(|_| ApiError {
+            status: StatusCode::REQUEST_TIMEOUT,
+            ..ApiError::new("RequestTimeout", "the request was not there in time")
+        })?;
+        let body = collected.map_err(|error| {
             if error.is::<LengthLimitError>() {
                 let message = format!("a request has at most {LARGEST_BODY} bytes");
                 return ApiError {
@@ -220,7 +231,8 @@ impl Services {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let secret = |access: &str| (self.secrets)(access);
         match verify(&signed, secret, now.cast_signed()) {
-            Ok(_) => Ok(body),
+            Ok(signer) if self.pace.allows(&signer.access_key, Instant::now()) => Ok(body),
+            Ok(_) => Err(ApiError::new("ThrottlingException", "Rate exceeded")),
             Err(error) => Err(ApiError {
                 status: StatusCode::FORBIDDEN,
                 ..ApiError::new(error.code(), error.to_string())

@@ -12,7 +12,7 @@ use crate::show::out;
 #[command(
     after_help = "Examples:\n  trainyard keys\n  trainyard keys add\n  trainyard keys remove TRAINYARDABCDEFGHIJK
 
-The endpoint takes changes when it is started again."
+A running endpoint takes changes at once."
 )]
 pub(super) struct KeysOf {
     #[command(subcommand)]

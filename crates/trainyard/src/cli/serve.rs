@@ -4,24 +4,32 @@ use std::net::SocketAddr;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::ValueHint;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use trainyard_engine::backend::Backend;
 use trainyard_engine::backend::local::LocalBackend;
-use trainyard_engine::engine::{Engine, GcLimits, Jobs, JobsSetup};
+use trainyard_engine::cgroup::capacity;
+use trainyard_engine::engine::{Engine, GcLimits, JobLimits, Jobs, JobsSetup};
+use trainyard_engine::gpu::gpus;
+use trainyard_engine::plan::{Capacity, Need};
 use trainyard_s3::{Buckets, Secrets};
 
-use super::gc::limits;
-use crate::api::{Server, Services, acceptor, announce, is_open};
-use crate::config::{Config, Flags};
+use super::gc;
+use crate::api::{Pace, Server, Services, acceptor, announce, is_open};
+use crate::config::{Config, Flags, ServeLimits};
 use crate::exit::{Exit, Refused};
-use crate::keys::Keys;
+use crate::keys::LiveKeys;
 use crate::machine::{machine, store_credentials};
 use crate::notify::{Notifier, subscribers};
 use crate::show::out;
+
+/// Requests a second of each key: far more than a machine can answer, so that only those are slowed down that have gone
+/// wild.
+const REQUEST_RATE: u32 = 5000;
+const CONNECTIONS: u32 = 4096;
 
 /// Where clients expect the endpoint.
 pub(super) const ADDRESS: &str = "127.0.0.1:9191";
@@ -45,9 +53,8 @@ pub(super) struct Serve {
     /// Let other machines in without encryption
     #[arg(long, conflicts_with = "tls_certificate")]
     plain_http: bool,
-    /// Run at most N instances at once; other jobs wait in order [default: the number of processors]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    max_instances: Option<u32>,
+    #[command(flatten)]
+    limits: ServeLimits,
     #[command(flatten)]
     flags: Flags,
 }
@@ -77,14 +84,19 @@ impl Serve {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
             let server = Server::bind(&data, self.listen, tls).await?;
-            let keys = Keys::read_or_make(&data)?;
+            let keys = LiveKeys::read_or_make(&data)?;
+            let limits = self.limits.or(&config.serve);
+            let pace = Arc::new(Pace::new(limits.max_request_rate.map_or(REQUEST_RATE, NonZero::get)));
             announce(&data, &server.url())?;
             let named = config.places.buckets.iter();
             let named = named.map(|(name, folder)| (name.clone(), folder.value.clone())).collect();
-            let secrets: Secrets = Arc::new(move |access: &str| keys.secret(access).map(ToOwned::to_owned));
-            let s3 = trainyard_s3::service(Buckets::new(named, data.join("s3")), Arc::clone(&secrets));
+            let secrets: Secrets = Arc::new(move |access: &str| keys.secret(access));
+            let of_s3 = Arc::clone(&pace);
+            let of_s3 = Arc::new(move |access: &str| of_s3.allows(access, Instant::now()));
+            let s3 = trainyard_s3::service(Buckets::new(named, data.join("s3")), Arc::clone(&secrets), of_s3);
             let (troubles, told) = mpsc::unbounded_channel();
-            let services = Services { jobs: self.jobs(&config, troubles).await?, secrets };
+            let jobs = jobs(&config, &limits, troubles).await?;
+            let services = Services { jobs: jobs.clone(), secrets, pace };
             tokio::spawn(tell(told));
             let (mut interrupt, mut terminate) =
                 (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -95,32 +107,52 @@ impl Serve {
                     _ = terminate.recv() => {}
                 }
             };
-            server.run(services, s3, stop).await;
+            let most = limits.max_connections.map_or(CONNECTIONS, NonZero::get);
+            server.run(services, s3, most as usize, stop).await;
+            // What is not given back by then is a matter for `trainyard gc`.
+            let _ = tokio::time::timeout(SETTLE, jobs.settled()).await;
             Ok(Exit::Completed)
         })
     }
-
-    async fn jobs(&self, config: &Config, troubles: mpsc::UnboundedSender<String>) -> anyhow::Result<Jobs> {
-        let machine = machine(config, None)?;
-        let backend = LocalBackend::new(machine.program.clone());
-        let capabilities = backend.capabilities();
-        let engine =
-            Engine::open(&config.data_dir.value, Arc::new(backend))?.with_credentials(store_credentials());
-        let engine = engine.announcing(subscribers(&config.notify));
-        let notifier = Notifier::new(engine.clone(), &config.notify, troubles.clone());
-        let notifier = notifier.map_err(Refused::from)?;
-        // Containers of supervisors that were killed.
-        engine.sweep().await;
-        tokio::spawn(collect(engine.clone(), limits(config), troubles.clone()));
-        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let capacity = self.max_instances.unwrap_or(u32::try_from(processors).unwrap_or(u32::MAX));
-        let jobs = Jobs::open(engine, JobsSetup { machine, capabilities, capacity, troubles }).await?;
-        if !config.notify.is_empty() {
-            tokio::spawn(notifier.run());
-        }
-        Ok(jobs)
-    }
 }
+
+async fn jobs(
+    config: &Config,
+    limits: &ServeLimits,
+    troubles: mpsc::UnboundedSender<String>,
+) -> anyhow::Result<Jobs> {
+    let machine = machine(config, None)?;
+    let backend = LocalBackend::new(machine.program.clone());
+    let capabilities = backend.capabilities();
+    let engine =
+        Engine::open(&config.data_dir.value, Arc::new(backend))?.with_credentials(store_credentials());
+    let engine = engine.announcing(subscribers(&config.notify));
+    let notifier = Notifier::new(engine.clone(), &config.notify, troubles.clone());
+    let notifier = notifier.map_err(Refused::from)?;
+    // Containers of supervisors that were killed.
+    engine.sweep().await;
+    tokio::spawn(collect(engine.clone(), gc::limits(config), troubles.clone()));
+    let number = |limit: Option<NonZero<u32>>| limit.map(NonZero::get);
+    let capacity = room(number(limits.max_instances))?;
+    let limits =
+        JobLimits { unfinished: number(limits.max_jobs), instances: number(limits.max_instances_per_job) };
+    let jobs = Jobs::open(engine, JobsSetup { machine, capabilities, capacity, limits, troubles }).await?;
+    if !config.notify.is_empty() {
+        tokio::spawn(notifier.run());
+    }
+    Ok(jobs)
+}
+
+/// What all instances together may take: the machine's processors, memory and GPUs, and one instance for each processor
+/// unless something else was said.
+fn room(instances: Option<u32>) -> anyhow::Result<Need> {
+    let Capacity { cpus, memory } = capacity();
+    let gpus = gpus().map_err(|error| Refused::from(anyhow::Error::from(error)))?.len() as u64;
+    Ok(Need { instances: instances.unwrap_or(cpus), cpus: cpus.into(), memory, gpus })
+}
+
+/// How long jobs that have just ended may take to give back what they hold, once the endpoint is told to stop.
+const SETTLE: Duration = Duration::from_secs(10);
 
 /// How often what nobody needs any more is removed.
 const COLLECT_INTERVAL: Duration = Duration::from_secs(3600);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::resources::{Gpus, Limits};
+use super::serve::ServeLimits;
 use super::storage::{CacheTable, GcTable, StorageTable};
 use super::{Origin, Runtime, Setting, notify};
 
@@ -34,6 +35,8 @@ pub(super) struct Settings {
     pub(super) images: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) notify: BTreeMap<String, notify::Written>,
+    #[serde(default)]
+    pub(super) serve: ServeLimits,
     #[serde(default)]
     pub(super) storage: StorageTable,
     #[serde(default)]

@@ -27,7 +27,7 @@ pub(super) fn seconds(at: Timestamp) -> Value {
     json!(at.0 as f64 / 1000.0)
 }
 
-fn shown(described: &Described, arn: &str) -> ApiResult {
+pub(super) fn shown(described: &Described, arn: &str) -> ApiResult {
     let Described { request, job } = described;
     let sent = serde_json::to_value(request).map_err(|error| ApiError::internal(error.to_string()))?;
     let Value::Object(mut sent) = sent else { return Err(ApiError::internal("the request is damaged")) };

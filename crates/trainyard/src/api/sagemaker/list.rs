@@ -78,6 +78,7 @@ fn query(input: ListTrainingJobs, limit: u32) -> Result<JobQuery, ApiError> {
         modified_after: at(input.last_modified_time_after),
         modified_before: at(input.last_modified_time_before),
         name_contains: input.name_contains,
+        wanted: Vec::new(),
         status: input.status_equals.as_deref().map(status).transpose()?,
         sort_by,
         descending,

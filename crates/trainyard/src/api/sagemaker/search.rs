@@ -7,12 +7,14 @@ use std::cmp::Ordering;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use trainyard_engine::engine::{Jobs, TagChange};
-use trainyard_engine::store::{JobQuery, SortBy};
+use trainyard_engine::engine::{Jobs, StopError, TagChange};
+use trainyard_engine::run::Timestamp;
+use trainyard_engine::store::{Compared, JobQuery, SortBy, Wanted};
 
-use super::describe::describe;
-use super::refused;
+use super::describe::shown;
+use super::{arn, refused, status};
 use crate::api::answer::{ApiError, ApiResult};
 use crate::exit::one_line;
 
@@ -74,27 +76,123 @@ pub(super) fn search(jobs: &Jobs, input: &Search) -> ApiResult {
     let all = Expression::default();
     let expression = input.search_expression.as_ref().unwrap_or(&all);
     expression.check()?;
-    let mut found: Vec<Value> = records(jobs)?.into_iter().filter(|record| expression.fits(record)).collect();
     let by = input.sort_by.as_deref().unwrap_or("LastModifiedTime");
-    let name = |record: &Value| record["TrainingJobName"].as_str().unwrap_or_default().to_owned();
-    found.sort_by(|a, b| compared(first(a, by), first(b, by)).then_with(|| name(a).cmp(&name(b))));
-    if input.sort_order.as_deref() != Some("Ascending") {
-        found.reverse();
+    let descending = input.sort_order.as_deref() != Some("Ascending");
+    let query = JobQuery { descending, limit: AT_ONCE, ..narrowed(expression) };
+    let search = Searching { jobs, expression, limit, token: input.next_token.as_deref() };
+    match column(by) {
+        Some(sort_by) => search.along(JobQuery { sort_by, ..query }),
+        None => search.sorted(query, by),
     }
-    let total = found.len();
-    let start = match input.next_token.as_deref().map(of_token).transpose()? {
-        None => 0,
-        Some(last) => found.iter().position(|record| name(record) == last).map_or(total, |at| at + 1),
-    };
-    let page: Vec<_> = found.into_iter().skip(start).take(limit).collect();
-    let token =
-        page.last().filter(|_| start + page.len() < total).map(|last| URL_SAFE_NO_PAD.encode(name(last)));
+}
+
+/// What a list can be ordered by without looking at the records.
+fn column(by: &str) -> Option<SortBy> {
+    match by {
+        "LastModifiedTime" => Some(SortBy::Modified),
+        "CreationTime" => Some(SortBy::Created),
+        "TrainingJobName" => Some(SortBy::Name),
+        "TrainingJobStatus" => Some(SortBy::Status),
+        _ => None,
+    }
+}
+
+/// A search that is under way.
+struct Searching<'a> {
+    jobs: &'a Jobs,
+    expression: &'a Expression,
+    limit: usize,
+    token: Option<&'a str>,
+}
+
+/// Where a page ends in a list of its order, and how many were found up to there.
+type End = ((String, String), usize);
+
+impl Searching<'_> {
+    /// Goes along a list until a page is full; how many there are in all is known only at the list's end.
+    fn along(&self, mut query: JobQuery) -> ApiResult {
+        let end: Option<End> = self.token.map(of_token).transpose()?;
+        let mut found = end.as_ref().map_or(0, |(_, found)| *found);
+        query.after = end.map(|(cursor, _)| cursor);
+        let (mut page, mut last) = (Vec::new(), None);
+        loop {
+            // A page of few is not worth many.
+            query.limit = (2 * (self.limit + 1 - page.len())).clamp(16, AT_ONCE);
+            let listed =
+                self.jobs.list(&query).map_err(|error| ApiError::internal(one_line(&error.into())))?;
+            for listed in &listed {
+                let Some(record) = record(self.jobs, &listed.name)? else { continue };
+                if !self.expression.fits(&record) {
+                    continue;
+                }
+                if page.len() == self.limit {
+                    let token = token(&json!((last, found)));
+                    return Ok(answer(page, (found + 1, "GreaterThanOrEqualTo"), Some(token)));
+                }
+                found += 1;
+                last = Some(listed.cursor(query.sort_by));
+                page.push(record);
+            }
+            match listed.last() {
+                Some(last) if listed.len() == query.limit => query.after = Some(last.cursor(query.sort_by)),
+                _ => return Ok(answer(page, (found, "EqualTo"), None)),
+            }
+        }
+    }
+
+    /// Looks at all records, for only they know the order.
+    fn sorted(&self, mut query: JobQuery, by: &str) -> ApiResult {
+        query.sort_by = SortBy::Name;
+        let descending = std::mem::take(&mut query.descending);
+        let mut found = Vec::new();
+        loop {
+            let listed =
+                self.jobs.list(&query).map_err(|error| ApiError::internal(one_line(&error.into())))?;
+            for listed in &listed {
+                found.extend(record(self.jobs, &listed.name)?.filter(|record| self.expression.fits(record)));
+            }
+            match listed.last() {
+                Some(last) if listed.len() == query.limit => query.after = Some(last.cursor(SortBy::Name)),
+                _ => break,
+            }
+        }
+        let name = |record: &Value| record["TrainingJobName"].as_str().unwrap_or_default().to_owned();
+        found.sort_by(|a, b| compared(first(a, by), first(b, by)).then_with(|| name(a).cmp(&name(b))));
+        if descending {
+            found.reverse();
+        }
+        let total = found.len();
+        let start = match self.token.map(of_token::<String>).transpose()? {
+            None => 0,
+            Some(last) => found.iter().position(|record| name(record) == last).map_or(total, |at| at + 1),
+        };
+        let page: Vec<_> = found.into_iter().skip(start).take(self.limit).collect();
+        let more = page.last().filter(|_| start + page.len() < total);
+        let token = more.map(|last| token(&json!(name(last))));
+        Ok(answer(page, (total, "EqualTo"), token))
+    }
+}
+
+fn answer(page: Vec<Value>, (total, relation): (usize, &str), token: Option<String>) -> Value {
     let results: Vec<_> = page.into_iter().map(|record| json!({ "TrainingJob": record })).collect();
-    let mut answer = json!({ "Results": results, "TotalHits": {"Value": total, "Relation": "EqualTo"} });
+    let mut answer = json!({ "Results": results, "TotalHits": {"Value": total, "Relation": relation} });
     if let Some(token) = token {
         answer["NextToken"] = json!(token);
     }
-    Ok(answer)
+    answer
+}
+
+/// What the store can leave out at once: jobs without what every one must have. The rest is seen in the records.
+fn narrowed(expression: &Expression) -> JobQuery {
+    let mut query = JobQuery::default();
+    // One filter is the same with Or.
+    let all = expression.operator.as_deref() != Some("Or") || expression.filters.len() == 1;
+    let alone = expression.operator.as_deref() != Some("Or")
+        || (expression.nested_filters.is_empty() && expression.sub_expressions.is_empty());
+    if all && alone {
+        expression.filters.iter().for_each(|filter| filter.narrow(&mut query));
+    }
+    query
 }
 
 /// Members that Describe has and a record of Search has not.
@@ -106,33 +204,32 @@ const NOT_IN_RECORDS: [&str; 5] = [
     "ProfilingStatus",
 ];
 
-fn records(jobs: &Jobs) -> Result<Vec<Value>, ApiError> {
-    let mut query = JobQuery { sort_by: SortBy::Name, limit: AT_ONCE, ..JobQuery::default() };
-    let mut records = Vec::new();
-    loop {
-        let listed = jobs.list(&query).map_err(|error| ApiError::internal(one_line(&error.into())))?;
-        for listed in &listed {
-            // It may have been deleted just now.
-            let Ok(mut record) = describe(jobs, &listed.name) else { continue };
-            let tags = jobs.tags(&listed.name, TagChange::None).map_err(refused)?;
-            let tags: Vec<_> = tags.iter().map(|(key, value)| json!({"Key": key, "Value": value})).collect();
-            record["Tags"] = json!(tags);
-            if let Some(members) = record.as_object_mut() {
-                NOT_IN_RECORDS.iter().for_each(|member| drop(members.shift_remove(*member)));
-            }
-            records.push(record);
-        }
-        match listed.last() {
-            Some(last) if listed.len() == AT_ONCE => query.after = Some(last.cursor(SortBy::Name)),
-            _ => return Ok(records),
-        }
+/// The record of a job; none if it was deleted just now.
+fn record(jobs: &Jobs, name: &str) -> Result<Option<Value>, ApiError> {
+    let described = jobs.described(name).map_err(|error| ApiError::internal(one_line(&error.into())))?;
+    let Some(described) = described else { return Ok(None) };
+    let mut record = shown(&described, &arn(jobs, name))?;
+    let tags = match jobs.tags(name, TagChange::None) {
+        Ok(tags) => tags,
+        Err(StopError::Unknown(_)) => return Ok(None),
+        Err(error) => return Err(refused(error)),
+    };
+    let tags: Vec<_> = tags.iter().map(|(key, value)| json!({"Key": key, "Value": value})).collect();
+    record["Tags"] = json!(tags);
+    if let Some(members) = record.as_object_mut() {
+        NOT_IN_RECORDS.iter().for_each(|member| drop(members.shift_remove(*member)));
     }
+    Ok(Some(record))
 }
 
-fn of_token(token: &str) -> Result<String, ApiError> {
+fn token(place: &Value) -> String {
+    URL_SAFE_NO_PAD.encode(place.to_string())
+}
+
+fn of_token<T: DeserializeOwned>(token: &str) -> Result<T, ApiError> {
     let bytes = URL_SAFE_NO_PAD.decode(token).ok();
-    let name = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-    name.ok_or_else(|| ApiError::validation("NextToken is none that was given out"))
+    let place = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    place.ok_or_else(|| ApiError::validation("NextToken is none that was given out"))
 }
 
 impl Expression {
@@ -225,6 +322,59 @@ impl Filter {
 
     fn operator(&self) -> &str {
         self.operator.as_deref().unwrap_or(if self.value.is_some() { "Equals" } else { "Exists" })
+    }
+
+    /// Leaves out what can't fit, as far as the store can tell.
+    fn narrow(&self, query: &mut JobQuery) {
+        let (operator, Some(value)) = (self.operator(), &self.value) else { return };
+        let fact = self.name.starts_with("HyperParameters.") || self.name.starts_with("Metrics.");
+        let number = value.parse::<f64>().ok().filter(|number| number.is_finite());
+        let compared = match operator {
+            "Equals" => Some(Compared::Equal),
+            "LessThan" => Some(Compared::Less),
+            "LessThanOrEqualTo" => Some(Compared::LessOrEqual),
+            "GreaterThan" => Some(Compared::Greater),
+            "GreaterThanOrEqualTo" => Some(Compared::GreaterOrEqual),
+            _ => None,
+        };
+        match (self.name.as_str(), operator) {
+            ("TrainingJobName", "Equals") => query.wanted.push(Wanted::Name(value.clone())),
+            ("TrainingJobName", "Contains") => query.name_contains = Some(value.clone()),
+            ("TrainingJobStatus", "Equals") => query.status = status(value).ok(),
+            (name, "Equals") if let Some(key) = name.strip_prefix("Tags.") => {
+                query.wanted.push(Wanted::Tag { key: key.to_owned(), value: value.clone() });
+            }
+            (name, _) if fact => {
+                let name = name.to_owned();
+                match (compared, number) {
+                    (Some(compared), Some(number)) => {
+                        query.wanted.push(Wanted::Number { name, compared, number });
+                    }
+                    (Some(Compared::Equal), None) => {
+                        query.wanted.push(Wanted::Text { name, value: value.clone() });
+                    }
+                    _ => {}
+                }
+            }
+            ("CreationTime" | "LastModifiedTime", _) => self.narrow_times(query, compared, value),
+            _ => {}
+        }
+    }
+
+    fn narrow_times(&self, query: &mut JobQuery, compared: Option<Compared>, value: &str) {
+        let Some(seconds) = value.parse().ok().or_else(|| seconds(value)) else { return };
+        // A millisecond more on either side does no harm, for the records are looked at.
+        let at = (seconds * 1000.0).max(0.0) as u64;
+        let (after, before) = (Timestamp(at.saturating_sub(1)), Timestamp(at.saturating_add(2)));
+        let (from, until) = match self.name.as_str() {
+            "CreationTime" => (&mut query.created_after, &mut query.created_before),
+            _ => (&mut query.modified_after, &mut query.modified_before),
+        };
+        match compared {
+            Some(Compared::Greater | Compared::GreaterOrEqual) => *from = Some(after),
+            Some(Compared::Less | Compared::LessOrEqual) => *until = Some(before),
+            _ => {}
+        }
     }
 
     fn fits(&self, record: &Value, name: &str) -> bool {

@@ -14,8 +14,7 @@ use super::super::StoreError;
 use super::super::s3::{Bucket, Call, Patience, header};
 
 const ENCRYPTION: HeaderName = HeaderName::from_static("x-amz-server-side-encryption");
-const CUSTOMER_KEY: HeaderName =
-    HeaderName::from_static("x-amz-server-side-encryption-customer-algorithm");
+const CUSTOMER_KEY: HeaderName = HeaderName::from_static("x-amz-server-side-encryption-customer-algorithm");
 
 /// A range that is being read.
 pub(super) struct Download {

@@ -168,7 +168,6 @@ impl Store {
         }
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         connection.execute_batch(notices::TABLE)?;
-        list::add_has_part(&connection)?;
         Ok(Self { connection })
     }
 

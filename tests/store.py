@@ -102,7 +102,7 @@ class FaultProxy:
     ("cut", bytes): the connection ends after so many bytes of the answer's body;
     ("short", bytes): so many bytes of the body are left out, and the header says so;
     ("delay", seconds): the answer comes later;
-    ("flip", offset): one byte of the body is another;
+    ("flip", offset, *lines): one byte of the body is another, and the answer has these headers too;
     ("deaf",): the connection ends before the request reaches the server.
     """
 
@@ -179,6 +179,8 @@ class FaultProxy:
             length = _length(lines)
             lines = [line for line in lines if not line.lower().startswith("content-length")]
             lines.append(f"content-length: {max(length - number, 0)}")
+        if kind == "flip":
+            lines.extend(fault[2:])
         writer.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
         at = 0
         while chunk := await above.read(1 << 16):

@@ -1,6 +1,7 @@
 """Objects that come from stores: a third party's server and our own endpoint, with and without faults between."""
 
 import hashlib
+import itertools
 import json
 import random
 
@@ -201,16 +202,48 @@ def test_a_connection_that_breaks_is_taken_up_where_it_broke(far, proxy):
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (("status", 403, "<Error><Code>AccessDenied</Code><Message>not yours</Message></Error>"), ["403", "not yours"]),
-        (("flip", 0), ["checksum", "in/a"]),
+        (
+            lambda number: ("status", 403, "<Error><Code>AccessDenied</Code><Message>not yours</Message></Error>"),
+            ["403", "not yours"],
+        ),
+        (lambda number: ("flip", number), ["checksum", "in/a"]),
     ],
     ids=["denied", "damaged"],
 )
 def test_a_store_that_never_gives_the_right_content_fails_the_job_with_the_reason(far, proxy, fault, words):
     far.put("in/a", "content")
-    proxy.fault = lambda request: fault if request.is_read else None
+    reads = itertools.count()
+    proxy.fault = lambda request: fault(next(reads)) if request.is_read else None
     ended = far.run(job_on(far), url=proxy.url, expect=10)
     assert all(word in ended.reason for word in [f"s3://{far.bucket}/in/a", *words]), ended.reason
+
+
+@pytest.mark.parametrize("size", [7, 20 * MIB], ids=["small", "in-pieces"])
+@pytest.mark.parametrize(
+    "header",
+    ["x-amz-server-side-encryption: aws:kms", "x-amz-server-side-encryption: aws:kms:dsse",
+     "x-amz-server-side-encryption-customer-algorithm: AES256"],
+)
+def test_an_etag_that_is_no_md5_by_what_the_store_says_is_not_compared(far, proxy, header, size):
+    content = bytearray(random.Random(1).randbytes(size))
+    far.put("in/a", bytes(content))
+    content[0] ^= 1
+    proxy.fault = lambda request: ("flip", 0, header) if request.is_read and "=0-" in request.headers["range"] else None
+    ended = far.run(job_on(far), url=proxy.url)
+    assert listed(ended) == {"in/a": digest(bytes(content))}
+    assert not ended.warnings
+    assert proxy.spoilt["flip"] == 1, "it is fetched once"
+
+
+def test_content_that_is_twice_the_same_is_taken_with_a_warning_where_the_etag_is_another(far, proxy):
+    far.put("in/a", b"content")
+    far.put("in/b", b"content")
+    proxy.fault = lambda request: ("flip", 0, "x-amz-server-side-encryption: AES256") if request.is_read else None
+    ended = far.run(job_on(far), url=proxy.url)
+    taken = digest(bytes([ord("c") ^ 1]) + b"ontent")
+    assert listed(ended) == {"in/a": taken, "in/b": taken}
+    told = [warning for warning in ended.warnings if "ETag is not the MD5" in warning]
+    assert len(told) == 1 and f"s3://{far.bucket}/in/" in told[0] and "and another object" in told[0], ended.warnings
 
 
 def test_a_store_that_is_not_there_is_named(far, yard):

@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use fs_err as fs;
@@ -15,7 +16,7 @@ use tokio::sync::Notify;
 
 use crate::explain::bytes;
 use crate::plan::{ChannelPlan, ObjectPlan};
-use crate::storage::StorageError;
+use crate::storage::{ObjectSource, StorageError};
 
 /// Copied between two looks at whether to go on.
 const STRIDE: u64 = 16 << 20;
@@ -28,6 +29,7 @@ pub(crate) struct Progress {
     pub(crate) of_objects: u64,
     pub(crate) of_bytes: u64,
     pub(crate) since: Instant,
+    pub(crate) unverified: Unverified,
     cancelled: AtomicBool,
     cancel: Notify,
 }
@@ -42,6 +44,7 @@ impl Progress {
             of_objects: objects().count() as u64,
             of_bytes: objects().map(|object| object.size).sum(),
             since: Instant::now(),
+            unverified: Unverified::default(),
             cancelled: AtomicBool::new(false),
             cancel: Notify::new(),
         }
@@ -72,6 +75,34 @@ impl Progress {
     pub(crate) fn count(&self, objects: &[ObjectPlan]) {
         self.objects.fetch_add(objects.len() as u64, Ordering::Relaxed);
         self.bytes.fetch_add(objects.iter().map(|object| object.size).sum(), Ordering::Relaxed);
+    }
+}
+
+/// Objects whose ETag looks like an MD5 and is not that of their content, which came twice the same.
+#[derive(Debug, Default)]
+pub(crate) struct Unverified(Mutex<(u64, String)>);
+
+impl Unverified {
+    pub(crate) fn add(&self, object: &ObjectSource) {
+        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if found.0 == 0 {
+            found.1 = object.name();
+        }
+        found.0 += 1;
+    }
+
+    /// What is to be said of those since the last call, if there are any.
+    pub(crate) fn take_warning(&self) -> Option<String> {
+        let (count, first) = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let others = match count {
+            0 => return None,
+            1 => String::new(),
+            2 => " and another object".to_owned(),
+            more => format!(" and {} other objects", more - 1),
+        };
+        Some(format!(
+            "{first}{others}: the ETag is not the MD5 of the content, which came twice the same and was taken as it is"
+        ))
     }
 }
 

@@ -202,6 +202,9 @@ impl Stager<'_, '_> {
                 _ = tick.tick() => self.reports.progress(|| staging(self.progress)),
             }
         };
+        if let Some(warning) = self.progress.unverified.take_warning() {
+            self.reports.warn(format!("channel {:?}: {warning}", channel.name));
+        }
         result.map_err(|source| match source {
             ObjectError::Cancelled => StageError::Stopped,
             source => StageError::Object { channel: channel.name.clone(), source },

@@ -141,6 +141,14 @@ enum Source {
 }
 
 impl Chunks {
+    /// Whether what the store has said so far allows that the ETag is the MD5 of the content.
+    pub fn etag_may_be_md5(&self) -> bool {
+        match &self.0 {
+            Source::Store(download) => download.etag_may_be_md5(),
+            Source::File { .. } => false,
+        }
+    }
+
     /// The next piece, never empty; none at the end of the range.
     ///
     /// # Errors

@@ -7,11 +7,14 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use http::header::{CONTENT_RANGE, ETAG, IF_MATCH, RANGE};
-use http::{Method, StatusCode};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
 use object_store::client::{HttpError, HttpResponse};
 
 use super::super::StoreError;
 use super::super::s3::{Bucket, Call, Patience, header};
+
+const ENCRYPTION: HeaderName = HeaderName::from_static("x-amz-server-side-encryption");
+const CUSTOMER_KEY: HeaderName = HeaderName::from_static("x-amz-server-side-encryption-customer-algorithm");
 
 /// A range that is being read.
 pub(super) struct Download {
@@ -22,13 +25,20 @@ pub(super) struct Download {
     /// What has not come yet.
     range: Range<u64>,
     body: Option<BoxStream<'static, Result<Bytes, HttpError>>>,
+    /// Whether the store has said that it encrypts in a way that makes the ETag no MD5.
+    etag_is_foreign: bool,
     patience: Patience,
 }
 
 impl Download {
     pub(super) fn new(bucket: Arc<Bucket>, key: String, etag: String, range: Range<u64>) -> Self {
         let patience = Patience::new(bucket.tries);
-        Self { bucket, key, etag, range, body: None, patience }
+        Self { bucket, key, etag, range, body: None, etag_is_foreign: false, patience }
+    }
+
+    /// Whether the answers so far allow that the ETag is the MD5 of the content.
+    pub(super) fn etag_may_be_md5(&self) -> bool {
+        !self.etag_is_foreign
     }
 
     /// The next piece; none at the end of the range.
@@ -89,10 +99,11 @@ impl Download {
             }
         };
         self.check(&response)?;
+        self.etag_is_foreign |= makes_etag_foreign(response.headers());
         Ok(response.into_body().bytes_stream())
     }
 
-    fn call(&self, method: Method, headers: Vec<(http::HeaderName, String)>) -> Call<'_> {
+    fn call(&self, method: Method, headers: Vec<(HeaderName, String)>) -> Call<'_> {
         Call { method, key: Some(&self.key), query: Vec::new(), headers, body: Bytes::new() }
     }
 
@@ -124,6 +135,11 @@ impl Download {
         let why = format!("asked for bytes {start}-{}, it gives {} {range:?}", end - 1, response.status());
         Err(self.bucket.malformed(&self.uri(), why))
     }
+}
+
+/// Whether an object is encrypted in a way that makes its ETag no MD5 of its content (S3 API reference, Object).
+fn makes_etag_foreign(headers: &HeaderMap) -> bool {
+    matches!(header(headers, &ENCRYPTION), "aws:kms" | "aws:kms:dsse") || headers.contains_key(CUSTOMER_KEY)
 }
 
 /// An error with its causes: those of HTTP say nothing by themselves.

@@ -186,7 +186,7 @@ fn clashes_beyond_the_list_are_counted_in_a_warning() {
     let published = Published { clashes_not_listed: 7, ..Published::default() };
     let events = vec![Event::Launched, ended("algo-1", Outcome::Completed), Event::Published(published)];
     let (job, _) = run(&job_plan(1, false), events);
-    assert_eq!(job.warnings, ["7 more paths were written by several hosts; the archive holds every version"]);
+    assert_eq!(job.warnings, ["7 more paths were written by several hosts; every version is kept"]);
 }
 
 #[test]

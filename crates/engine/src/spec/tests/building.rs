@@ -79,7 +79,7 @@ fn the_request_of_the_blog_post_is_valid() {
 
 #[test]
 fn a_model_may_be_asked_for_as_plain_files() {
-    let request = request(&json!({"OutputDataConfig": {"CompressionType": "NONE"}}));
+    let request = patched(&json!({"OutputDataConfig": {"CompressionType": "NONE"}}));
     assert_eq!(spec(&request).unwrap().output.compression, OutputCompression::None);
 }
 

@@ -5,6 +5,7 @@ import io
 import json
 import random
 import tarfile
+from pathlib import Path
 
 import pytest
 import yard as yards
@@ -235,3 +236,157 @@ def test_what_is_to_be_left_out_is_in_no_archive(yard):
     assert sorted(yard.run(job).files()) == ["deep/keep", "keep"]
     error = yard.run(yard.job(program, Trainyard={"Output": {"Ignore": ["a[b"]}}), expect=2).stderr
     assert "Trainyard.Output.Ignore" in error and "a[b" in error, error
+
+
+CLASH = """
+import json, os
+host = json.load(open("/opt/ml/input/config/resourceconfig.json"))["current_host"]
+os.makedirs("/opt/ml/model/deep/er")
+for name in (f"of-{host}", "deep/er/log", "left.tmp"):
+    open(f"/opt/ml/model/{name}", "w").write(host)
+open("/opt/ml/model/same", "w").write("same")
+os.symlink(f"of-{host}", "/opt/ml/model/link")
+os.makedirs("/opt/ml/output/data", exist_ok=True)
+open(f"/opt/ml/output/data/{host}.txt", "w").write(host)
+"""
+TREE = {
+    "model/of-algo-1": b"algo-1", "model/of-algo-2": b"algo-2", "model/same": b"same", "model/link": b"algo-2",
+    "model/deep/er/log": b"algo-2", "model-clashes/algo-1/deep/er/log": b"algo-1",
+    "model-clashes/algo-1/link": b"algo-1",
+}
+
+
+def as_files(job, ignore=("*.tmp",)):
+    """The same job with a model of plain files."""
+    job["OutputDataConfig"]["CompressionType"] = "NONE"
+    return {**job, "Trainyard": {"Output": {"Ignore": list(ignore)}}}
+
+
+def below(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def stored(far, prefix="out/job-1/output/"):
+    return {key.removeprefix(prefix): fetched(far, f"s3://{far.bucket}/{key}") for key in keys(far)}
+
+
+def check_warning(ended, folder):
+    told = [warning for warning in ended.warnings if "different content" in warning]
+    assert len(told) == 2 and all("algo-1, algo-2" in warning and folder in warning for warning in told), told
+
+
+def test_a_model_of_plain_files_is_a_tree_that_loses_no_version(yard):
+    ended = yard.run(as_files(yard.job(yard.python(CLASH), instances=2)))
+    assert ended.ended["model"].endswith("/job-1/output/model/")
+    folder = Path(ended.ended["folder"])
+    found = below(folder)
+    archive = found.pop("output.tar.gz")
+    assert files_in(archive) == {"algo-1.txt": b"algo-1", "algo-2.txt": b"algo-2"}
+    assert found == TREE
+    check_warning(ended, "/job-1/output/model-clashes/")
+    assert sorted(path.name for path in folder.iterdir()) == ["model", "model-clashes", "output.tar.gz"]
+
+
+def test_earlier_models_of_either_form_go_first(yard):
+    write = yard.sh("echo 1 > /opt/ml/model/$NAME; mkdir /opt/ml/model/empty\n")
+    for name, compression, left in [
+        ("a", "NONE", ["model/a"]), ("b", "NONE", ["model/b"]), ("c", "GZIP", ["model.tar.gz"]),
+        ("d", "NONE", ["model/d"]),
+    ]:
+        yard._jobs = 0
+        job = yard.job(write, Environment={"NAME": name})
+        job["OutputDataConfig"]["CompressionType"] = compression
+        ended = yard.run(job)
+        folder = Path(ended.ended["folder"])
+        assert sorted(below(folder)) == left
+        assert (folder / "model/empty").is_dir() == (compression == "NONE")
+
+
+def test_a_model_of_plain_files_goes_to_a_store(far):
+    for _ in range(2):
+        # An object of an earlier job, and one that only looks like it.
+        far.put("out/job-1/output/model/earlier", b"1")
+        far.put("out/job-1/output/modelled", b"1")
+        job = yards_job(far, CLASH)
+        far.yard._jobs = 0
+        ended = far.run(as_files(job))
+        assert ended.ended["model"] == f"s3://{far.bucket}/out/job-1/output/model/"
+        found = stored(far)
+        assert sorted(files_in(found.pop("output.tar.gz"))) == ["algo-1.txt", "algo-2.txt"]
+        assert found.pop("modelled") == b"1"
+        assert found == TREE
+        assert uploads(far) == []
+        check_warning(ended, f"s3://{far.bucket}/out/job-1/output/model-clashes/")
+
+
+def yards_job(far, program):
+    return far.yard.job(
+        far.yard.python(program), instances=2, OutputDataConfig={"S3OutputPath": f"s3://{far.bucket}/out"}
+    )
+
+
+def test_large_plain_files_arrive_whole_through_faults(far, proxy):
+    sizes = [{"a": 20 * MIB, "b": 10}, {"c": 17 * MIB}]
+    fault = ("status", 503, "<Error><Code>SlowDown</Code><Message>slower</Message></Error>")
+    proxy.fault = once(fault, lambda request: True)
+    far.run(as_files(job_to(far, sizes)), url=proxy.url)
+    assert stored(far) == {f"model/{name}": content for name, content in expected(sizes).items()}
+    assert uploads(far) == []
+
+
+def test_plain_files_that_are_refused_fail_the_job_and_leave_nothing(far, proxy):
+    refusal = ("status", 403, "<Error><Code>AccessDenied</Code><Message>quota is used up</Message></Error>")
+    proxy.fault = lambda request: refusal if request.method == "PUT" and "/model/f7" in request.target else None
+    sizes = [{"a": 20 * MIB, **{f"f{number}": 10 for number in range(30)}}]
+    ended = far.run(as_files(job_to(far, sizes)), url=proxy.url, expect=10)
+    assert "Artifact upload failed" in ended.reason and "quota is used up" in ended.reason, ended.reason
+    assert (keys(far), uploads(far)) == ([], [])
+
+
+@pytest.mark.parametrize("where", ["folder", "store"])
+def test_a_job_with_plain_files_that_writes_nothing_or_resumes_is_as_with_an_archive(far, where):
+    sizes = [{"a": 10}, {"b": 20}]
+    mark = far.yard.root / "mark"
+    output = {"S3OutputPath": "s3://results/out"} if where == "folder" else {}
+    empty = far.run(as_files(job_to(far, [{}, {}], output=output)))
+    assert (empty.ended["model"], keys(far)) == (None, [])
+    job = as_files(job_to(far, sizes, output=output, Environment={"FAIL": "algo-2", "MARK": str(mark)}))
+    failed = far.run(job, expect=10)
+    name = job["TrainingJobName"]
+    assert failed.ended["model"].endswith(f"/{name}/output/model/")
+    mark.write_text("now")
+    far.yard.give_away()
+    ended = far.yard.run(job, "--resume", "--config", far.config(), env=far.environment)
+    files = below(Path(ended.ended["folder"])) if where == "folder" else stored(far, f"out/{name}/output/")
+    assert files == {f"model/{path}": content for path, content in expected(sizes).items()}
+
+
+def test_a_merge_of_plain_files_is_refused_by_name(yard):
+    job = yard.job(yard.sh("true\n"), Trainyard={"Merge": {"Output": "all.csv"}})
+    job["OutputDataConfig"]["CompressionType"] = "NONE"
+    error = yard.run(job, expect=2).stderr
+    assert "Trainyard.Merge" in error and "OutputDataConfig.CompressionType NONE" in error, error
+
+
+def test_the_endpoint_tells_where_plain_files_are_and_artifact_says_that_there_is_no_archive(yard):
+    endpoint = Endpoint(yard)
+    client = endpoint.client("sagemaker")
+    program = yard.sh("echo 1 > /opt/ml/model/a; mkdir -p /opt/ml/output/data; echo 2 > /opt/ml/output/data/b\n")
+    job = yard.job(program)
+    job["OutputDataConfig"]["CompressionType"] = "NONE"
+    client.create_training_job(**{**job, "RoleArn": "arn:aws:iam::000000000000:role/any"})
+    name = job["TrainingJobName"]
+    described = lambda: client.describe_training_job(TrainingJobName=name)  # noqa: E731
+    uri = f"{job['OutputDataConfig']['S3OutputPath'].rstrip('/')}/{name}/output/model/"
+    assert described()["ModelArtifacts"]["S3ModelArtifacts"] == uri
+    yards.wait_until(lambda: described()["TrainingJobStatus"] != "InProgress", "the job")
+    assert described()["ModelArtifacts"]["S3ModelArtifacts"] == uri
+    assert described()["OutputDataConfig"]["CompressionType"] == "NONE"
+    bucket, prefix = uri.removeprefix("s3://").split("/", 1)
+    found = endpoint.client().list_objects_v2(Bucket=bucket, Prefix=prefix)["Contents"]
+    assert [entry["Key"] for entry in found] == [f"{prefix}a"]
+    refused = yard.command("artifact", "ls", name, "--data-dir", yard.data, expect=1)
+    assert uri in refused.stderr and "no archive" in refused.stderr, refused.stderr
+    listed = yard.command("artifact", "ls", name, "--output", "--data-dir", yard.data).stdout
+    assert any(line.endswith(" b") for line in listed.splitlines()), listed
+    endpoint.stop()

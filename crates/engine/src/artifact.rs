@@ -8,6 +8,8 @@
 //!
 //! Beside each part lies an *index*: its paths in archive order with a hash of their content, from which
 //! clashes between instances are found without reading the parts.
+//!
+//! A model that is to be plain files goes the same way, stored and not compressed, and is unpacked in the end.
 
 mod assemble;
 mod clash;
@@ -22,6 +24,7 @@ mod noise;
 mod pack;
 mod read;
 mod remove;
+mod tree;
 mod walk;
 mod warnings;
 
@@ -33,6 +36,7 @@ pub use largest::largest;
 pub use pack::{PackError, PackOptions, PackedPart, pack};
 pub use read::{ArchiveEntry, ArchiveReader, EntryKind, ReadError};
 pub use remove::{RemoveError, remove_tree};
+pub use tree::{Tree, UnpackError, unpack};
 
 #[cfg(test)]
 mod tests;

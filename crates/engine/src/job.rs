@@ -119,7 +119,7 @@ enum Ending {
 /// What a job has published.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Published {
-    /// URI of `model.tar.gz`, if any instance wrote a model.
+    /// URI of `model.tar.gz`, or of the folder of plain files with a slash at its end, if any instance wrote a model.
     pub model: Option<String>,
     /// URI of `output.tar.gz`, if any instance wrote other output.
     pub output: Option<String>,

@@ -24,7 +24,7 @@ pub mod notice;
 mod pipe;
 pub mod plan;
 pub mod prepare;
-mod recordio;
+pub mod recordio;
 pub mod run;
 pub mod runtime;
 mod signal;

@@ -92,15 +92,19 @@ pub enum ManifestError {
 
 /// The objects that a manifest file names.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Manifest {
+pub struct Manifest {
     /// What all of them begin with.
-    pub(crate) prefix: ObjectUri,
+    pub prefix: ObjectUri,
     /// In the order of the file.
-    pub(crate) objects: Vec<ObjectUri>,
+    pub objects: Vec<ObjectUri>,
 }
 
 /// Reads a manifest file: `[{"prefix": "s3://bucket/some/"}, "a", "b/c"]`. Prefix and name are joined as they are.
-pub(crate) fn objects(text: &[u8]) -> Result<Manifest, ManifestError> {
+///
+/// # Errors
+///
+/// It is no such list, names nothing, or leads out of the bucket of its prefix.
+pub fn objects(text: &[u8]) -> Result<Manifest, ManifestError> {
     let value: Value = serde_json::from_slice(text).map_err(|error| json(&error, error.line()))?;
     let Value::Array(elements) = value else {
         return Err(ManifestError::NoPrefix { found: shown(&value) });
@@ -131,7 +135,7 @@ pub(crate) fn objects(text: &[u8]) -> Result<Manifest, ManifestError> {
 
 /// The value of an attribute.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Attribute {
+pub enum Attribute {
     /// A text, or another value as JSON.
     Text(String),
     /// Of an object that is sent in its place.
@@ -140,15 +144,19 @@ pub(crate) enum Attribute {
 
 /// One line of an augmented manifest: where it stands, and the attributes that were asked for, in that order.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Line {
+pub struct Line {
     /// Of the file, from 1.
-    pub(crate) number: usize,
+    pub number: usize,
     /// In the order of the names.
-    pub(crate) attributes: Vec<Attribute>,
+    pub attributes: Vec<Attribute>,
 }
 
 /// Reads an augmented manifest: JSON objects, one a line. Empty lines are passed over.
-pub(crate) fn lines(text: impl BufRead, names: &[String]) -> Result<Vec<Line>, ManifestError> {
+///
+/// # Errors
+///
+/// It can't be read, or a line is no object, lacks one of the attributes, or refers to what is no URI.
+pub fn lines(text: impl BufRead, names: &[String]) -> Result<Vec<Line>, ManifestError> {
     let mut found = Vec::new();
     for (index, bytes) in text.split(b'\n').enumerate() {
         let (bytes, number) = (bytes.map_err(ManifestError::Read)?, index + 1);

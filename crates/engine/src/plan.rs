@@ -12,6 +12,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::job::Outline;
+use crate::spec::OutputCompression;
 use crate::storage::{ObjectSource, StoreAddress};
 
 mod build;
@@ -111,6 +112,9 @@ pub struct InstancePlan {
     pub gpus: GpuPlan,
     /// The deflate level of the artifacts, 0 (stored) to 9.
     pub compression_level: u32,
+    /// Whether its part of the model becomes plain files; then it is stored only, and never uploaded as a part.
+    #[serde(default)]
+    pub model: OutputCompression,
     /// Patterns of what is left out of the archives.
     #[serde(default)]
     pub ignore: Vec<String>,
@@ -305,6 +309,9 @@ pub struct OutputPlan {
     pub place: OutputPlace,
     /// The same as a URI, without a trailing slash.
     pub uri: String,
+    /// Whether the model is one archive or plain files; other output always is an archive.
+    #[serde(default)]
+    pub model: OutputCompression,
 }
 
 /// A folder, on this machine or in a store.

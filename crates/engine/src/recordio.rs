@@ -5,13 +5,13 @@
 //! whose payload happens to hold the magic number.
 
 /// The magic number.
-pub(crate) const MAGIC: u32 = 0xCED7_230A;
+pub const MAGIC: u32 = 0xCED7_230A;
 
-/// The longest record.
-pub(crate) const LONGEST: u64 = (1 << 29) - 1;
+/// The longest record, in bytes.
+pub const LONGEST: u64 = (1 << 29) - 1;
 
 /// What stands before so many bytes; none if they are too many for a record.
-pub(crate) fn header(length: u64) -> Option<[u8; 8]> {
+pub fn header(length: u64) -> Option<[u8; 8]> {
     let length = u32::try_from(length).ok().filter(|&length| u64::from(length) <= LONGEST)?;
     let mut header = [0; 8];
     header[..4].copy_from_slice(&MAGIC.to_le_bytes());
@@ -20,7 +20,7 @@ pub(crate) fn header(length: u64) -> Option<[u8; 8]> {
 }
 
 /// What stands behind so many bytes.
-pub(crate) fn padding(length: u64) -> &'static [u8] {
+pub fn padding(length: u64) -> &'static [u8] {
     match length % 4 {
         1 => &[0; 3],
         2 => &[0; 2],

@@ -190,8 +190,9 @@ impl RunDirectory {
 /// Uploads in parts of an attempt, which become the archives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Uploads {
-    /// Of `model.tar.gz`.
-    pub model: Upload,
+    /// Of `model.tar.gz`; none if the model becomes plain files.
+    #[serde(default)]
+    pub model: Option<Upload>,
     /// Of `output.tar.gz`.
     pub output: Upload,
 }

@@ -119,9 +119,10 @@ pub struct OutputSpec {
 }
 
 /// Whether the artifact is one archive or the files as they are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OutputCompression {
     /// `model.tar.gz`.
+    #[default]
     Gzip,
     /// A prefix with the files.
     None,

@@ -270,6 +270,7 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
     use hyper::header::{HeaderName, HeaderValue};
+    use proptest::prelude::*;
 
     // The example of the AWS General Reference, "Signature Version 4 signing process" (IAM ListUsers).
     const SECRET: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
@@ -346,5 +347,96 @@ mod tests {
     fn a_hash_of_other_content_is_refused() {
         let told = "0".repeat(64);
         assert_eq!(check(&[("x-amz-content-sha256", &told)], b"", NOW), Err(SignatureError::Mismatch));
+    }
+
+    /// Pieces of which headers and queries are made, and anything else.
+    fn any_text() -> impl Strategy<Value = String> {
+        let known = prop::sample::select(vec![
+            "AWS4-HMAC-SHA256 ",
+            "Credential=",
+            "AKIDEXAMPLE",
+            "/20150830",
+            "/us-east-1",
+            "/iam",
+            "/aws4_request",
+            ", ",
+            "SignedHeaders=",
+            "host",
+            ";",
+            "Signature=",
+            "20150830T123600Z",
+            "=",
+            "&",
+            "%",
+            "é",
+        ]);
+        let piece = prop_oneof![3 => known.prop_map(ToOwned::to_owned), 1 => "\\PC{0,6}"];
+        prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
+    }
+
+    fn header() -> impl Strategy<Value = (HeaderName, HeaderValue)> {
+        let name = prop::sample::select(vec![
+            "authorization",
+            "x-amz-date",
+            "x-amz-content-sha256",
+            "host",
+            "content-type",
+        ]);
+        let value = prop_oneof![
+            any_text().prop_map(String::into_bytes),
+            prop::collection::vec(any::<u8>(), 0..40),
+            // The example with some bytes changed.
+            (0..3_usize, prop::collection::vec((any::<usize>(), any::<u8>()), 0..4)).prop_map(
+                |(which, changes)| {
+                    let mut value = HEADERS[which + 1].1.as_bytes().to_vec();
+                    for (place, byte) in changes {
+                        let length = value.len();
+                        value[place % length] = byte;
+                    }
+                    value
+                }
+            ),
+        ];
+        (name, value).prop_filter_map("a value that HTTP has", |(name, value)| {
+            Some((HeaderName::from_static(name), HeaderValue::from_bytes(&value).ok()?))
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_is_sent_in_headers_or_query_panics_or_passes(
+            headers in prop::collection::vec(header(), 0..8),
+            path in any_text(),
+            query in any_text(),
+        ) {
+            let headers: HeaderMap = HEADERS[..3].iter()
+                .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+                .chain(headers)
+                .collect();
+            let request = Signed { method: "GET", path: &path, query: &query, headers: &headers, body: b"" };
+            // Nobody knows this secret.
+            let found = verify(&request, |_| Some("other".to_owned()), NOW);
+            prop_assert!(found.is_err());
+        }
+
+        #[test]
+        fn whatever_is_signed_is_found_right(
+            path in any_text(),
+            query in any_text(),
+            value in any_text(),
+            body in prop::collection::vec(any::<u8>(), 0..50),
+        ) {
+            let mut headers: HeaderMap = HEADERS[1..3].iter()
+                .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+                .collect();
+            headers.insert("content-type", HeaderValue::from_str(&value).unwrap_or(HeaderValue::from_static("")));
+            let signer = Signer { access_key: "A".into(), region: "r".into(), service: "s".into() };
+            let request = Signed { method: "POST", path: &path, query: &query, headers: &headers, body: &body };
+            let authorization = sign(&request, &signer, SECRET, Paths::EncodedTwice).unwrap();
+            let mut headers = headers.clone();
+            headers.insert("authorization", authorization.parse().unwrap());
+            let request = Signed { headers: &headers, ..request };
+            prop_assert_eq!(verify(&request, |_| Some(SECRET.to_owned()), NOW), Ok(signer));
+        }
     }
 }

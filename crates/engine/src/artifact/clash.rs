@@ -11,7 +11,7 @@ use super::index::{IndexEntry, IndexError, IndexKind, IndexReader};
 /// Clashes listed in full, for those with the same content and for the others each.
 const LISTED: usize = 1000;
 
-/// One path that several instances wrote. All versions are in the archive, in host order.
+/// One path that several instances wrote. No version is lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clash {
     /// The path in the archive; bytes that are not UTF-8 are replaced.
@@ -20,6 +20,10 @@ pub struct Clash {
     pub hosts: Vec<String>,
     /// Whether all versions are the same, so that nothing hides anything.
     pub same_content: bool,
+    /// URI of the folder that holds, below the names of their hosts, the versions of all but the last; none if all are
+    /// in the archive, in host order.
+    #[serde(default)]
+    pub kept_below: Option<String>,
 }
 
 impl fmt::Display for Clash {
@@ -82,6 +86,7 @@ impl Clashes {
                 path: String::from_utf8_lossy(&versions.path).into_owned(),
                 hosts: versions.parts.iter().map(|&part| hosts[part].to_owned()).collect(),
                 same_content: versions.same_content,
+                kept_below: None,
             });
         }
     }
@@ -95,6 +100,7 @@ fn file_and_folder(file: &Versions, folder: &Versions, hosts: &[&str]) -> Clash 
         path: String::from_utf8_lossy(&file.path).into_owned(),
         hosts: parts.into_iter().map(|part| hosts[part].to_owned()).collect(),
         same_content: false,
+        kept_below: None,
     }
 }
 

@@ -8,6 +8,7 @@ mod programs;
 mod reading;
 mod removing;
 mod round_trip;
+mod tree;
 
 use std::collections::BTreeMap;
 use std::io::Read;

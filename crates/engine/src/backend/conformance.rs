@@ -17,6 +17,7 @@ use crate::plan::{
     RuntimePlan, StoragePlan,
 };
 use crate::run::{Exit, Manifests, Outcome, Report, RunDirectory, Stamped, Watch};
+use crate::spec::OutputCompression;
 
 /// Longer than any check takes on a machine that works.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -217,6 +218,7 @@ fn job_plan_in(place: &Place, words: &[&str], folder: &Path) -> JobPlan {
         output: OutputPlan {
             place: OutputPlace::Folder(folder.join("output")),
             uri: "file:///output".to_owned(),
+            model: OutputCompression::Gzip,
         },
         max_runtime: DEADLINE,
         warnings: Vec::new(),
@@ -250,6 +252,7 @@ fn instance(place: &Place, host: &HostAddress, hosts: &[HostAddress], word: &str
         limits: Limits::of_pids(None),
         gpus: GpuPlan::default(),
         compression_level: 6,
+        model: OutputCompression::Gzip,
         ignore: Vec::new(),
         storage: StoragePlan::default(),
     }

@@ -92,6 +92,7 @@ impl Backend for LocalBackend {
         Capabilities {
             network_isolation: true,
             output_kms: true,
+            output_uncompressed: true,
             pipe: true,
             fast_file: true,
             manifest_files: true,

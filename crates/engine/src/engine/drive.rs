@@ -406,9 +406,9 @@ impl Driver {
             self.watch.follow(host, &self.run.instance(host))?;
         }
         let (engine, run) = (self.engine.clone(), self.run.clone());
-        let (place, job) = (self.plan.output.place.clone(), (self.job.name.clone(), self.job.attempt));
+        let (output, job) = (self.plan.output.clone(), (self.job.name.clone(), self.job.attempt));
         self.work.spawn(async move {
-            Done::Launched(match ready_output(&engine, &place, &run, job).await {
+            Done::Launched(match ready_output(&engine, &output, &run, job).await {
                 Ok(()) => engine.backend.launch(&Launch { run, hosts }).await,
                 Err(error) => Err(error),
             })

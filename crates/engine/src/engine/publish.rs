@@ -11,6 +11,7 @@ use crate::explain::chain;
 use crate::job::{Event, Job, Published};
 use crate::plan::{OutputPlace, OutputPlan};
 use crate::run::{InstanceDirectory, Part};
+use crate::spec::OutputCompression;
 
 /// The artifact that holds what every instance wrote to `/opt/ml/model`.
 pub(super) const MODEL: &str = "model.tar.gz";
@@ -18,8 +19,10 @@ pub(super) const MODEL: &str = "model.tar.gz";
 const OUTPUT: &str = "output.tar.gz";
 
 pub(super) mod in_store;
+mod tree;
 
 use in_store::StoreParts;
+use tree::TreeError;
 
 /// The parts of all instances, in host order.
 pub(super) struct AllParts {
@@ -64,7 +67,7 @@ fn packed(part: &Part) -> PackedPart {
     }
 }
 
-/// Joins the parts into `model.tar.gz` and `output.tar.gz`.
+/// Joins the parts into `model.tar.gz`, or plain files in its place, and `output.tar.gz`.
 pub(super) fn artifacts(parts: &AllParts, output: &OutputPlan) -> Event {
     match try_artifacts(parts, output) {
         Ok(published) => Event::Published(published),
@@ -79,21 +82,35 @@ enum PublishError {
     Folder(#[from] io::Error),
     #[error(transparent)]
     Combine(#[from] CombineError),
+    #[error(transparent)]
+    Tree(#[from] TreeError),
 }
 
 fn try_artifacts(parts: &AllParts, output: &OutputPlan) -> Result<Published, PublishError> {
     let Some(folder) = output.folder() else { return Ok(Published::default()) };
     fs::create_dir_all(folder)?;
-    let model = combine(&parts.model, &folder.join(MODEL))?;
+    let model = match output.model {
+        OutputCompression::Gzip => combine(&parts.model, &folder.join(MODEL))?,
+        OutputCompression::None => tree::in_folder(&parts.model, folder)?,
+    };
     let other = combine(&parts.output, &folder.join(OUTPUT))?;
-    let uri = |combined: &Combined, name: &str| combined.bytes.map(|_| format!("{}/{name}", output.uri));
-    Ok(published(model, other, uri))
+    Ok(published(model, other, output))
 }
 
-/// What is to be told of both archives.
-fn published(model: Combined, other: Combined, uri: impl Fn(&Combined, &str) -> Option<String>) -> Published {
-    let (model_uri, output_uri) = (uri(&model, MODEL), uri(&other, OUTPUT));
-    let mut clashes = model.clashes;
+/// What is to be told of both artifacts.
+fn published(model: Combined, other: Combined, output: &OutputPlan) -> Published {
+    let uri = |combined: &Combined, name: &str| combined.bytes.map(|_| format!("{}/{name}", output.uri));
+    let mut clashes = model.clashes.clone();
+    let model_uri = match output.model {
+        OutputCompression::Gzip => uri(&model, MODEL),
+        OutputCompression::None => {
+            for clash in &mut clashes {
+                clash.kept_below = Some(format!("{}/{}/", output.uri, tree::REPLACED));
+            }
+            uri(&model, &format!("{}/", tree::FILES))
+        }
+    };
+    let output_uri = uri(&other, OUTPUT);
     clashes.extend(other.clashes);
     clashes.retain(|clash| !clash.same_content);
     let clashes_not_listed = model.clashes_not_listed + other.clashes_not_listed;
@@ -135,7 +152,7 @@ pub(super) async fn remove_earlier(
     match &output.place {
         OutputPlace::Store(place) => {
             let stores = in_store::stores(engine, place);
-            in_store::remove_earlier(&stores, place, merged)
+            in_store::remove_earlier(&stores, place, output.model, merged)
                 .await
                 .map_err(|error| EngineError::Output(error.into()))
         }
@@ -143,7 +160,7 @@ pub(super) async fn remove_earlier(
             for name in [Some(MODEL), Some(OUTPUT), merged].into_iter().flatten() {
                 tidy::remove_file(&folder.join(name))?;
             }
-            Ok(())
+            Ok(tree::remove_from(folder).map_err(std::io::Error::other)?)
         }
     }
 }

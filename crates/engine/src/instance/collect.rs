@@ -19,6 +19,7 @@ use crate::artifact::{IndexError, PackError, PackOptions, PackedPart, index_path
 use crate::explain::bytes;
 use crate::plan::Role;
 use crate::run::{InstanceDirectory, Part, Parts, Report, RunDirectoryError};
+use crate::spec::OutputCompression;
 use crate::storage::Upload;
 
 /// Why an instance can't hand back what it wrote.
@@ -59,9 +60,16 @@ pub(crate) async fn collect(
     let packed = Arc::new(AtomicU64::new(0));
     let uploads = scene.run.uploads()?;
     let (to_model, to_output) = uploads.map(|uploads| (uploads.model, uploads.output)).unzip();
+    let level = scene.plan.compression_level;
+    let model_level = match scene.plan.model {
+        OutputCompression::Gzip => level,
+        // It is unpacked in the end.
+        OutputCompression::None => 0,
+    };
     let mut packing = Packing { scene, reports, packed: &packed };
-    let model = packing.part("/opt/ml/model", directory.model_part(), to_model).await?;
-    let output = packing.part("/opt/ml/output/data", directory.output_part(), to_output).await?;
+    let model =
+        packing.part("/opt/ml/model", (directory.model_part(), model_level), to_model.flatten()).await?;
+    let output = packing.part("/opt/ml/output/data", (directory.output_part(), level), to_output).await?;
     Ok(Parts { model, output })
 }
 
@@ -89,7 +97,7 @@ impl Packing<'_, '_> {
     async fn part(
         &mut self,
         path: &'static str,
-        part: PathBuf,
+        (part, level): (PathBuf, u32),
         upload: Option<Upload>,
     ) -> Result<Option<Part>, CollectError> {
         let folder = self.folder(path)?;
@@ -98,7 +106,7 @@ impl Packing<'_, '_> {
         }
         let options = PackOptions {
             container_path: path.to_owned(),
-            level: self.scene.plan.compression_level,
+            level,
             // Checked when the job was submitted.
             ignore: self.scene.plan.ignore.iter().filter_map(|glob| Pattern::new(glob).ok()).collect(),
             threads: available_parallelism().map_or(1, usize::from),

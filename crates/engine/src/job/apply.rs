@@ -185,17 +185,18 @@ impl Job {
 
     fn artifacts_published(&mut self, published: Published, at: Timestamp) -> Vec<Effect> {
         for clash in &published.clashes {
-            self.warnings.push(format!(
-                "{} was written by {} with different content; the archive holds every version",
-                clash.path,
-                clash.hosts.join(", ")
-            ));
+            let kept = match &clash.kept_below {
+                None => "the archive holds every version".to_owned(),
+                Some(folder) => format!("the last one's has this name, the others are below {folder}"),
+            };
+            let hosts = clash.hosts.join(", ");
+            self.warnings
+                .push(format!("{} was written by {hosts} with different content; {kept}", clash.path));
         }
         if published.clashes_not_listed > 0 {
             let more = published.clashes_not_listed;
-            self.warnings.push(format!(
-                "{more} more paths were written by several hosts; the archive holds every version"
-            ));
+            self.warnings
+                .push(format!("{more} more paths were written by several hosts; every version is kept"));
         }
         let merges = self.merges && self.ending.is_none() && published.model.is_some();
         self.published = Some(published);

@@ -11,6 +11,7 @@ use crate::plan::{
     RuntimePlan, StoragePlan,
 };
 use crate::run::Exit;
+use crate::spec::OutputCompression;
 
 fn instance_plan(host: &str) -> InstancePlan {
     InstancePlan {
@@ -31,6 +32,7 @@ fn instance_plan(host: &str) -> InstancePlan {
         limits: Limits::of_pids(None),
         gpus: GpuPlan::default(),
         compression_level: 6,
+        model: OutputCompression::Gzip,
         ignore: Vec::new(),
         storage: StoragePlan::default(),
     }
@@ -39,7 +41,8 @@ fn instance_plan(host: &str) -> InstancePlan {
 fn job_plan(hosts: usize, merge: bool) -> JobPlan {
     let instances = (1..=hosts).map(|number| instance_plan(&format!("algo-{number}"))).collect();
     let merge = merge.then(|| MergePlan { instance: instance_plan(MERGE_HOST), output: "all.csv".into() });
-    let output = OutputPlan { place: OutputPlace::Folder("/out".into()), uri: "s3://b/out".into() };
+    let place = OutputPlace::Folder("/out".into());
+    let output = OutputPlan { place, uri: "s3://b/out".into(), model: OutputCompression::Gzip };
     JobPlan {
         job: "job".into(),
         attempt: 1,
@@ -183,7 +186,7 @@ fn clashes_beyond_the_list_are_counted_in_a_warning() {
     let published = Published { clashes_not_listed: 7, ..Published::default() };
     let events = vec![Event::Launched, ended("algo-1", Outcome::Completed), Event::Published(published)];
     let (job, _) = run(&job_plan(1, false), events);
-    assert_eq!(job.warnings, ["7 more paths were written by several hosts; the archive holds every version"]);
+    assert_eq!(job.warnings, ["7 more paths were written by several hosts; every version is kept"]);
 }
 
 #[test]

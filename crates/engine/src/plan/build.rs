@@ -324,6 +324,7 @@ fn instance(
         limits: Limits::of_pids(spec.settings.pids_limit),
         gpus: GpuPlan::default(),
         compression_level: spec.settings.output_level.unwrap_or(COMPRESSION_LEVEL),
+        model: spec.output.compression,
         ignore: spec.settings.output_ignore.clone(),
         storage: surroundings.storage.clone(),
     }
@@ -390,7 +391,8 @@ fn environment(spec: &TrainingJobSpec, surroundings: &Surroundings, host: &str) 
 
 fn output(spec: &TrainingJobSpec, surroundings: &Surroundings) -> OutputPlan {
     let uri = spec.output.uri.child(&spec.name).child("output");
-    OutputPlan { place: surroundings.output.child(&spec.name).child("output"), uri: uri.to_string() }
+    let place = surroundings.output.child(&spec.name).child("output");
+    OutputPlan { place, uri: uri.to_string(), model: spec.output.compression }
 }
 
 /// The merging instance: this program itself, whose channel is the published archive.

@@ -198,6 +198,11 @@ pub enum Conflict {
         /// What is wrong with it.
         wrong: &'static str,
     },
+    /// There would be no archive to merge the parts of.
+    #[error(
+        "Trainyard.Merge reads model.tar.gz, which OutputDataConfig.CompressionType NONE does not make: leave out one of them"
+    )]
+    MergeOfFiles,
     /// What says which files are parts can't be read.
     #[error("Trainyard.Merge.Glob '{glob}' is not a pattern of file names such as part-*.csv: {wrong}")]
     MergeGlob {

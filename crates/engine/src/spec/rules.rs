@@ -26,6 +26,7 @@ pub(super) fn violations(request: &CreateTrainingJobRequest) -> Vec<Violation> {
     found.extend(profiling_interval(request));
     found.extend(merge_output(request).map(Violation::from));
     found.extend(merge_glob(request).map(Violation::from));
+    found.extend(merge_of_files(request).map(Violation::from));
     found.extend(ignored(request).map(Violation::from));
     found
 }
@@ -194,6 +195,13 @@ fn merge_glob(request: &CreateTrainingJobRequest) -> Option<Conflict> {
     let glob = request.trainyard.as_ref()?.merge.as_ref()?.glob.as_ref()?;
     let wrong = glob::Pattern::new(glob).err()?.msg;
     Some(Conflict::MergeGlob { glob: glob.clone(), wrong })
+}
+
+/// A merge reads the archive, of which there would be none.
+fn merge_of_files(request: &CreateTrainingJobRequest) -> Option<Conflict> {
+    request.trainyard.as_ref()?.merge.as_ref()?;
+    let compression = request.output_data_config.as_ref()?.compression_type.as_deref();
+    (compression == Some("NONE")).then_some(Conflict::MergeOfFiles)
 }
 
 /// The same of what is left out of the archives.

@@ -191,6 +191,52 @@ fn jobs_of_the_version_before_are_kept_and_can_be_taken_up() {
 }
 
 #[test]
+fn jobs_of_version_2_are_kept_listed_and_found_by_what_they_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    fs_err::create_dir_all(folder.path().join("state")).unwrap();
+    let old = Connection::open(folder.path().join("state/jobs.sqlite")).unwrap();
+    old.execute_batch(
+        "CREATE TABLE jobs (name TEXT PRIMARY KEY COLLATE NOCASE, request TEXT NOT NULL, created INTEGER NOT NULL,
+             outline TEXT NOT NULL, status TEXT NOT NULL, secondary TEXT NOT NULL, modified INTEGER NOT NULL,
+             ended INTEGER) STRICT;
+         CREATE INDEX jobs_created ON jobs (created, name);
+         CREATE INDEX jobs_modified ON jobs (modified, name);
+         CREATE INDEX jobs_status ON jobs (status, created);
+         CREATE TABLE events (job TEXT NOT NULL COLLATE NOCASE REFERENCES jobs (name) ON DELETE CASCADE,
+             number INTEGER NOT NULL, at INTEGER NOT NULL, event TEXT NOT NULL, PRIMARY KEY (job, number)
+         ) STRICT, WITHOUT ROWID;
+         CREATE TABLE placements (job TEXT NOT NULL COLLATE NOCASE REFERENCES jobs (name) ON DELETE CASCADE,
+             attempt INTEGER NOT NULL, placement TEXT NOT NULL) STRICT;
+         CREATE INDEX placements_job ON placements (job);
+         CREATE TABLE tags (job TEXT NOT NULL COLLATE NOCASE REFERENCES jobs (name) ON DELETE CASCADE,
+             number INTEGER NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (job, key)
+         ) STRICT, WITHOUT ROWID;
+         INSERT INTO jobs VALUES
+             ('Job', '{\"HyperParameters\": {\"k\": \"7\"}}', 5,
+              '{\"job\": \"Job\", \"hosts\": [\"algo-1\"], \"merges\": false}', 'Stopped', 'Stopped', 8, 8);
+         INSERT INTO events VALUES ('Job', 0, 6, '{\"Planned\": {\"warnings\": [\"w\"]}}'),
+             ('Job', 1, 8, '\"StopRequested\"');
+         INSERT INTO placements VALUES ('Job', 1, '[1]');
+         INSERT INTO tags VALUES ('Job', 0, 'team', 'blue');
+         PRAGMA user_version = 2;",
+    )
+    .unwrap();
+    drop(old);
+    let mut store = store(&folder);
+    let stored = store.job("job").unwrap().unwrap();
+    assert_eq!((stored.events.len(), stored.placements.len()), (2, 1));
+    assert_eq!(store.shown("job").unwrap().unwrap().1, stored.replayed());
+    let wanted = vec![
+        Wanted::Number { name: "HyperParameters.k".into(), compared: Compared::Greater, number: 6.0 },
+        Wanted::Tag { key: "team".into(), value: "blue".into() },
+    ];
+    assert_eq!(listed(&store, &JobQuery { wanted, limit: 9, ..JobQuery::default() }), ["Job"]);
+    let mut job = stored.replayed();
+    happen(&mut store, &mut job, 9, &Event::Resumed);
+    assert_eq!(store.unfinished().unwrap(), ["Job"]);
+}
+
+#[test]
 fn a_job_that_has_ended_is_shown_as_its_replay_and_one_that_is_resumed_is_not_taken_for_ended() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = store(&folder);

@@ -24,6 +24,7 @@ use trainyard_engine::run::{
     InstanceDirectory, LogLine, Manifests, Outcome, Parts, Report, RunDirectory, Stamped, Stream, Tail,
 };
 use trainyard_engine::runtime::Shield;
+use trainyard_engine::spec::OutputCompression;
 
 /// Nothing here takes that long unless something is wrong.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
@@ -81,6 +82,7 @@ impl Case {
             limits: Limits::of_pids(None),
             gpus: GpuPlan::default(),
             compression_level: 1,
+            model: OutputCompression::Gzip,
             ignore: Vec::new(),
             storage: StoragePlan::default(),
         };
@@ -129,7 +131,11 @@ impl Case {
             attempt: 1,
             instances: Vec::new(),
             merge: None,
-            output: OutputPlan { place: OutputPlace::Folder("/nowhere".into()), uri: "s3://nowhere".into() },
+            output: OutputPlan {
+                place: OutputPlace::Folder("/nowhere".into()),
+                uri: "s3://nowhere".into(),
+                model: OutputCompression::Gzip,
+            },
             max_runtime: DEADLINE,
             warnings: Vec::new(),
         }

@@ -29,6 +29,8 @@ impl Extension {
             b"comment" => self.comment = given,
             b"size" => {
                 let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+                // As in the header itself: what comes with its padding is still a number.
+                let number = number.filter(|&size: &u64| i64::try_from(size).is_ok());
                 self.size = number;
                 if number.is_none() && given.is_some() {
                     return Err("size");

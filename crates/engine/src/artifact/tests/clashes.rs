@@ -20,7 +20,8 @@ fn parts(scratch: &Path, trees: &[&[(&str, &str)]]) -> Vec<PartFile> {
 }
 
 fn clash(path: &str, hosts: &[&str], same_content: bool) -> Clash {
-    Clash { path: path.into(), hosts: hosts.iter().map(|&host| host.into()).collect(), same_content }
+    let hosts = hosts.iter().map(|&host| host.into()).collect();
+    Clash { path: path.into(), hosts, same_content, kept_below: None }
 }
 
 #[test]

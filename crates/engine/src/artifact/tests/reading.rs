@@ -198,6 +198,20 @@ fn damaged_records_sizes_and_checksums_are_told_apart() {
 }
 
 #[test]
+fn a_size_that_is_no_number_any_more_with_its_padding_is_refused() {
+    let text = b"29 size=18446744073709551615\n";
+    let tar = [block("pax", b'x', 29, |_| {}), padded(text), block("f", b'0', 0, |_| {})].concat();
+    let archive = gzip(&tar);
+    let mut reader = ArchiveReader::new(archive.as_slice());
+    // It is passed over, not read.
+    let error = match reader.next_entry() {
+        Ok(_) => reader.next_entry().err(),
+        Err(error) => Some(error),
+    };
+    assert!(matches!(error, Some(ReadError::Header { field: "size", .. })), "{error:?}");
+}
+
+#[test]
 fn an_archive_that_ends_early_or_is_damaged_is_an_error() {
     let folder = TempDir::new().unwrap();
     write(folder.path(), "f", (0..50_000_u32).flat_map(|i| i.to_le_bytes()).collect::<Vec<_>>());
@@ -226,10 +240,14 @@ proptest! {
     fn no_bytes_make_the_reader_panic(
         change in proptest::collection::vec((0..3072_usize, any::<u8>()), 0..8),
         fix_checksums in any::<bool>(),
+        size in prop_oneof![any::<u64>(), Just(600), u64::MAX - 600..=u64::MAX],
     ) {
+        let size = format!(" size={size}\n");
+        // Two digits and their own length.
+        let record = format!("30 comment=trainyard.host=ab\n\n\n{}{size}", size.len() + 2);
         let mut tar = [
-            block("pax", b'x', 30, |_| {}),
-            padded(b"30 comment=trainyard.host=ab\n\n\n"),
+            block("pax", b'x', record.len() as u64, |_| {}),
+            padded(record.as_bytes()),
             block("f", b'0', 600, |_| {}),
             padded(&[7; 600]),
             vec![0; 512],
@@ -246,6 +264,9 @@ proptest! {
                 tar[start..start + 512].copy_from_slice(header.as_bytes());
             }
         }
-        let _ = read_all(&gzip(&tar));
+        let archive = gzip(&tar);
+        let _ = read_all(&archive);
+        let mut reader = ArchiveReader::new(archive.as_slice());
+        while let Ok(Some(_)) = reader.next_entry() {}
     }
 }

@@ -18,7 +18,7 @@ impl Driver {
     pub(super) fn publish_merged(&mut self) {
         let merged = self.run.instance(MERGE_HOST).merged_file();
         let name = self.plan.merge.as_ref().map(|plan| plan.output.clone()).unwrap_or_default();
-        let OutputPlan { place, uri } = self.plan.output.clone();
+        let OutputPlan { place, uri, .. } = self.plan.output.clone();
         match place {
             OutputPlace::Folder(folder) => {
                 self.work.spawn_blocking(move || Done::Event(publish::merged(&merged, &folder, &uri, &name)));
@@ -80,13 +80,13 @@ impl Driver {
 /// Begins the uploads that instances put their parts into, and gives up those of earlier attempts.
 pub(super) async fn ready_output(
     engine: &Engine,
-    place: &OutputPlace,
+    output: &OutputPlan,
     run: &RunDirectory,
     (job, attempt): (String, u32),
 ) -> Result<(), BackendError> {
-    let OutputPlace::Store(place) = place else { return Ok(()) };
+    let OutputPlace::Store(place) = &output.place else { return Ok(()) };
     engine.give_up_uploads(&job, attempt).await;
-    let begun = in_store::begin(&in_store::stores(engine, place), place, run).await;
+    let begun = in_store::begin(&in_store::stores(engine, place), place, output.model, run).await;
     begun.map(drop).map_err(|error| BackendError::Unavailable {
         backend: "storage",
         what: "beginning the uploads of the artifacts".to_owned(),

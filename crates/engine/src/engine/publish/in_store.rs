@@ -3,6 +3,7 @@
 use fs_err as fs;
 use tokio::task::{JoinError, spawn_blocking};
 
+use super::tree::{self, TreeError};
 use super::{MODEL, OUTPUT};
 use crate::artifact::{CombineError, Combined, HostPart, Segment, UploadPart, assemble};
 use crate::engine::Engine;
@@ -10,6 +11,7 @@ use crate::explain::chain;
 use crate::job::{Event, Published};
 use crate::plan::{OutputPlace, OutputPlan, StoreOutput};
 use crate::run::{RunDirectory, RunDirectoryError, Uploads};
+use crate::spec::OutputCompression;
 use crate::storage::{Buckets, StorageError, Stores, Upload, Written, read_range};
 
 /// The parts of all instances, in host order, and how many hosts there are.
@@ -28,6 +30,8 @@ pub(in crate::engine) enum StoreOutputError {
     Combine(#[from] CombineError),
     #[error(transparent)]
     Run(#[from] RunDirectoryError),
+    #[error(transparent)]
+    Tree(#[from] TreeError),
     #[error("a part can't be read")]
     Read(#[from] std::io::Error),
     #[error("the publishing broke off")]
@@ -46,13 +50,18 @@ pub(in crate::engine) fn stores(engine: &Engine, output: &StoreOutput) -> Stores
 pub(in crate::engine) async fn begin(
     stores: &Stores,
     output: &StoreOutput,
+    form: OutputCompression,
     run: &RunDirectory,
 ) -> Result<Uploads, StoreOutputError> {
     if let Some(uploads) = run.uploads()? {
         return Ok(uploads);
     }
     let begin = async |name| stores.begin(&output.bucket, &output.key(name), output.kms_key.as_deref()).await;
-    let uploads = Uploads { model: begin(MODEL).await?, output: begin(OUTPUT).await? };
+    let model = match form {
+        OutputCompression::Gzip => Some(begin(MODEL).await?),
+        OutputCompression::None => None,
+    };
+    let uploads = Uploads { model, output: begin(OUTPUT).await? };
     run.write_uploads(&uploads)?;
     Ok(uploads)
 }
@@ -62,7 +71,7 @@ pub(in crate::engine) async fn give_up(engine: &Engine, run: &RunDirectory) -> R
     let Some(uploads) = run.uploads()? else { return Ok(()) };
     if let OutputPlace::Store(output) = run.plan()?.output.place {
         let stores = stores(engine, &output);
-        for upload in [&uploads.model, &uploads.output] {
+        for upload in uploads.model.iter().chain([&uploads.output]) {
             stores.abort(upload).await?;
             stores.abort_all(&upload.bucket, &upload.key).await?;
         }
@@ -91,12 +100,17 @@ async fn complete_all(
 ) -> Result<Published, StoreOutputError> {
     let OutputPlace::Store(place) = &output.place else { return Ok(Published::default()) };
     let stores = stores(engine, place);
-    let uploads = begin(&stores, place, run).await?;
+    let uploads = begin(&stores, place, output.model, run).await?;
     let StoreParts { model, output: other, hosts } = parts;
-    let model = complete(&stores, &uploads.model, model, hosts).await?;
+    let model = match &uploads.model {
+        Some(upload) => complete(&stores, upload, model, hosts).await?,
+        None => {
+            let parts = model.into_iter().map(|part| part.part).collect();
+            tree::in_store(&stores, parts, place, run).await?
+        }
+    };
     let other = complete(&stores, &uploads.output, other, hosts).await?;
-    let uri = |combined: &Combined, name: &str| combined.bytes.map(|_| format!("{}/{name}", output.uri));
-    Ok(super::published(model, other, uri))
+    Ok(super::published(model, other, output))
 }
 
 /// Completes one upload, or gives it up if nobody has packed anything.
@@ -167,8 +181,13 @@ pub(in crate::engine) async fn archive(
 pub(in crate::engine) async fn remove_earlier(
     stores: &Stores,
     output: &StoreOutput,
+    form: OutputCompression,
     merged: Option<&str>,
 ) -> Result<(), StorageError> {
+    // Plain files have to be listed, which a job that leaves an archive need not be allowed to.
+    if form == OutputCompression::None {
+        tree::remove_from_store(stores, output).await?;
+    }
     for name in [Some(MODEL), Some(OUTPUT), merged].into_iter().flatten() {
         stores.delete(&output.bucket, &output.key(name)).await?;
     }

@@ -78,6 +78,12 @@ fn the_request_of_the_blog_post_is_valid() {
 }
 
 #[test]
+fn a_model_may_be_asked_for_as_plain_files() {
+    let request = patched(&json!({"OutputDataConfig": {"CompressionType": "NONE"}}));
+    assert_eq!(spec(&request).unwrap().output.compression, OutputCompression::None);
+}
+
+#[test]
 fn all_that_is_sent_arrives() {
     let request = patched(&json!({
         "RoleArn": "arn:aws:iam::123456789012:role/job",
@@ -89,7 +95,7 @@ fn all_that_is_sent_arrives() {
             "ContainerEntrypoint": ["python3", "run.py"],
             "ContainerArguments": ["--fast"]
         },
-        "OutputDataConfig": {"KmsKeyId": "key", "CompressionType": "NONE"},
+        "OutputDataConfig": {"KmsKeyId": "key", "CompressionType": "GZIP"},
         "ResourceConfig": {"VolumeSizeInGB": 30, "KeepAlivePeriodInSeconds": 60},
         "StoppingCondition": {"MaxRuntimeInSeconds": 5, "MaxPendingTimeInSeconds": 7200},
         "Tags": [{"Key": "team", "Value": "pairs"}],
@@ -110,7 +116,7 @@ fn all_that_is_sent_arrives() {
     assert_eq!(spec.algorithm.arguments.as_deref(), Some(&["--fast".to_owned()][..]));
     assert_eq!(spec.channels[0].input_mode, InputMode::FastFile);
     let output = (spec.output.kms_key_id.as_deref(), spec.output.compression);
-    assert_eq!(output, (Some("key"), OutputCompression::None));
+    assert_eq!(output, (Some("key"), OutputCompression::Gzip));
     assert_eq!(spec.resources.keep_alive, Some(Duration::from_secs(60)));
     assert_eq!(spec.stopping.max_runtime, Duration::from_secs(5));
     assert_eq!(spec.stopping.max_pending, Some(Duration::from_secs(7200)));

@@ -383,6 +383,21 @@ fn a_merged_file_is_a_plain_file_of_a_known_format() {
 }
 
 #[test]
+fn a_merge_and_a_model_of_plain_files_exclude_each_other() {
+    let asked = |compression| {
+        let output = json!({"CompressionType": compression});
+        json!({"Trainyard": {"Merge": {"Output": "all.csv"}}, "OutputDataConfig": output})
+    };
+    check(&asked("GZIP"), &[]);
+    check(
+        &asked("NONE"),
+        &[
+            "Trainyard.Merge reads model.tar.gz, which OutputDataConfig.CompressionType NONE does not make: leave out one of them",
+        ],
+    );
+}
+
+#[test]
 fn a_pattern_of_parts_that_can_not_be_read_is_refused_before_anything_starts() {
     let merged = |glob| json!({"Trainyard": {"Merge": {"Output": "all.csv", "Glob": glob}}});
     for glob in ["part-*.csv", "**/part-?.csv", "[ab]*.csv"] {

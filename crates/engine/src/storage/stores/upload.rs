@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use fs_err as fs;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use http::header::{CONTENT_LENGTH, ETAG};
 use http::{HeaderName, Method};
 use serde::Deserialize;
 
 use super::super::s3::{Bucket, Call, Patience, header};
-use super::super::{StorageError, StoreError};
+use super::super::{Object, StorageError, StoreError};
 use super::{Bytes, Stores};
 
 /// An upload in parts that has begun.
@@ -54,6 +55,8 @@ struct BegunUpload {
 /// Asks the store to encrypt with a key of its key service (S3 API reference, PutObject).
 const ENCRYPTION: HeaderName = HeaderName::from_static("x-amz-server-side-encryption");
 const ENCRYPTION_KEY: HeaderName = HeaderName::from_static("x-amz-server-side-encryption-aws-kms-key-id");
+/// Objects that are removed at once.
+const DELETES: usize = 16;
 /// A file is put at once up to this size, in bytes, else in parts of it.
 const PART: u64 = 16 << 20;
 
@@ -164,13 +167,23 @@ impl Stores {
     /// # Errors
     /// The store refuses or can't be reached.
     pub async fn abort_all(&self, bucket: &str, key: &str) -> Result<(), StorageError> {
+        self.abort_those(bucket, key, |found| found == key).await
+    }
+
+    /// Forgets those of the uploads under keys that start so.
+    async fn abort_those(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        meant: impl Fn(&str) -> bool + Send + Sync,
+    ) -> Result<(), StorageError> {
         let store = self.bucket(bucket)?;
-        let query = vec![("prefix", key.to_owned()), ("uploads", String::new())];
+        let query = vec![("prefix", prefix.to_owned()), ("uploads", String::new())];
         let call = Call { method: Method::GET, key: None, query, headers: Vec::new(), body: Bytes::new() };
         let text = store.text(&call).await?;
-        let what = || format!("the uploads of {}", store.uri(Some(key)));
+        let what = || format!("the uploads of {}", store.uri(Some(prefix)));
         let begun: Begun = quick_xml::de::from_str(&text).map_err(|error| store.malformed(&what(), error))?;
-        for entry in begun.upload.into_iter().filter(|entry| entry.key == key) {
+        for entry in begun.upload.into_iter().filter(|entry| meant(&entry.key)) {
             self.abort(&Upload { bucket: bucket.to_owned(), key: entry.key, id: entry.upload_id }).await?;
         }
         Ok(())
@@ -203,6 +216,21 @@ impl Stores {
         let deleted =
             store.call(&Call { method: Method::DELETE, key, query, headers, body: Bytes::new() }).await;
         gone_is_fine(deleted.map(drop))
+    }
+
+    /// Removes all objects whose keys start so, and all uploads.
+    ///
+    /// # Errors
+    /// The store refuses or can't be reached.
+    pub async fn delete_below(&self, bucket: &str, prefix: &str) -> Result<(), StorageError> {
+        let delete = |object: Object| {
+            let stores = self.clone();
+            async move { stores.delete(bucket, &object.key).await }
+        };
+        let objects = self.list(bucket, prefix).await?;
+        let deleting = stream::iter(objects.into_iter().map(delete)).buffer_unordered(DELETES);
+        deleting.try_collect::<()>().await?;
+        self.abort_those(bucket, prefix, |key| key.starts_with(prefix)).await
     }
 
     /// Puts a file of this machine there; it appears at once and whole.

@@ -120,6 +120,7 @@ fn time(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use serde_json::json;
 
     #[test]
@@ -149,5 +150,17 @@ mod tests {
              <T><member>1970-01-01T00:01:00Z</member></T>\
              <M><entry><key>p&lt;</key><value>1</value></entry></M>"
         );
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_is_sent_as_a_form_ends_the_endpoint(
+            text in "([A-C]|\\.member|\\.[0-9]{1,12}|[.=&%+])*",
+            bytes in prop::collection::vec(any::<u8>(), 0..100),
+        ) {
+            for body in [text.as_bytes(), &bytes] {
+                let _ = value(&form(body)).map(|value| xml(&value, Names { times: &["A"], maps: &["B"] }));
+            }
+        }
     }
 }

@@ -114,13 +114,15 @@ fn profiling(sent: &mut Map<String, Value>, job: &Job) -> Map<String, Value> {
     shown
 }
 
-/// The place of the archive, whether it is there yet or not.
+/// The place of the archive or of the plain files, whether it is there yet or not.
 fn model_uri(sent: &Map<String, Value>, job: &Job) -> String {
     if let Some(model) = job.published.as_ref().and_then(|published| published.model.clone()) {
         return model;
     }
-    let output = sent.get("OutputDataConfig").and_then(|output| output["S3OutputPath"].as_str());
-    format!("{}/{}/output/model.tar.gz", output.unwrap_or_default().trim_end_matches('/'), job.name)
+    let member = |name: &str| sent.get("OutputDataConfig").and_then(|output| output[name].as_str());
+    let name = if member("CompressionType") == Some("NONE") { "model/" } else { "model.tar.gz" };
+    let output = member("S3OutputPath").unwrap_or_default().trim_end_matches('/');
+    format!("{output}/{}/output/{name}", job.name)
 }
 
 fn times(job: &Job) -> impl Iterator<Item = (String, Value)> {

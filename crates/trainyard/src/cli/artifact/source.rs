@@ -55,7 +55,10 @@ pub(super) async fn open(source: &str, output: bool, remote: &Remote) -> anyhow:
         if model.is_empty() {
             bail!("{job} has no artifact");
         }
-        let uri = match model.rsplit_once('/') {
+        if model.ends_with('/') && !output {
+            bail!("{job} leaves no archive of its model: its files are below {model} as they are");
+        }
+        let uri = match model.trim_end_matches('/').rsplit_once('/') {
             Some((folder, _)) if output => format!("{folder}/output.tar.gz"),
             _ => model.to_owned(),
         };

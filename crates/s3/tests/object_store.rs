@@ -1,9 +1,12 @@
 //! The endpoint as `object_store` uses it, which many programs read and write their data with: the checks that it has for
 //! stores, and what these leave out.
 
+#![expect(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use fs_err as fs;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -37,7 +40,7 @@ impl Endpoint {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::tempdir().unwrap();
         let named = BTreeMap::from([(BUCKET.to_owned(), folder.path().join(BUCKET))]);
-        std::fs::create_dir(folder.path().join(BUCKET)).unwrap();
+        fs::create_dir(folder.path().join(BUCKET)).unwrap();
         let buckets = Buckets::new(named, folder.path().join("others"));
         let secrets = Arc::new(|access: &str| (access == "access").then(|| "secret".to_owned()));
         let s3 = service(buckets, secrets, Arc::new(|_: &str| true));
@@ -158,7 +161,7 @@ async fn an_upload_that_is_given_up_leaves_nothing() {
 
 /// The names and sizes of all files below a folder.
 fn files(folder: &std::path::Path, found: &mut Vec<(String, u64)>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
+    for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
         if entry.file_type().unwrap().is_dir() {
             files(&entry.path(), found);

@@ -181,3 +181,34 @@ def test_an_endpoint_that_is_killed_at_each_status_of_a_job_takes_it_over(yard):
         endpoint.client("sagemaker").create_training_job(**request)
     assert code(error) == "ResourceInUse"
     endpoint.stop()
+
+
+def test_a_job_that_can_not_be_taken_over_is_told_and_keeps_no_other_from_going_on(yard):
+    gate = yard.file("gate")
+    program = yard.sh('until [ -s "$GATE" ]; do sleep 0.05; done')
+    yard.give_away()
+    endpoint = Endpoint(yard, "--max-instances", "2")
+
+    def status(name):
+        return endpoint.client("sagemaker").describe_training_job(TrainingJobName=name)["SecondaryStatus"]
+
+    for name in ("damaged", "sound"):
+        job = yard.job(program, RoleArn=ROLE, TrainingJobName=name, Environment={"GATE": str(gate)})
+        endpoint.client("sagemaker").create_training_job(**job)
+        yards.wait_until(lambda name=name: status(name) == "Training", f"{name} to train")
+    endpoint.kill()
+    plan = yard.data / "runs/damaged/attempt-1/plan.json"
+    whole = plan.read_text()
+    plan.write_text("{")
+    endpoint = Endpoint(yard, "--max-instances", "2")
+    gate.write_text("open")
+    yards.wait_until(lambda: status("sound") == "Completed", "the other to end")
+    assert status("damaged") == "Training"
+    endpoint.running.process.terminate()
+    ended = endpoint.running.end()
+    assert ended.exit_code == 0 and "training job damaged: " in ended.stderr, ended
+    # Nothing of it is lost meanwhile.
+    plan.write_text(whole)
+    endpoint = Endpoint(yard, "--max-instances", "2")
+    yards.wait_until(lambda: status("damaged") == "Completed", "the one that was damaged to end")
+    endpoint.stop()

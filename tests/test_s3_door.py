@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import shutil
+import socket
 import time
 import urllib.error
 import urllib.parse
@@ -211,3 +212,22 @@ def test_thousands_of_files_are_synced_up_and_down(shared_yard, s3_endpoint, s3)
     assert "Contents" not in s3.list_objects(Bucket="bucket")
     shutil.rmtree(up)
     shutil.rmtree(down)
+
+
+def test_content_that_breaks_off_is_an_error_of_the_client(s3_endpoint, s3):
+    s3.create_bucket(Bucket="bucket")
+    host, port = s3_endpoint.url.removeprefix("http://").split(":")
+    content = b"<Delete><Object><Key>k</Key></Object></Delete>" + b" " * 100
+    asked = [("POST", "/bucket?delete"), ("PUT", "/bucket/k?tagging"), ("POST", "/bucket/k?uploadId=x"), ("PUT", "/bucket/k")]
+    for method, path in asked:
+        request = botocore.awsrequest.AWSRequest(method, s3_endpoint.url + path, data=content)
+        botocore.auth.S3SigV4Auth(Raw(s3_endpoint).credentials, "s3", "us-east-1").add_auth(request)
+        headers = {**dict(request.headers.items()), "Host": f"{host}:{port}", "Content-Length": len(content)}
+        head = f"{method} {path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        with socket.create_connection((host, int(port)), timeout=60) as connection:
+            connection.sendall(head.encode() + b"\r\n" + content[:50])
+            connection.shutdown(socket.SHUT_WR)
+            with connection.makefile("rb") as stream:
+                said = stream.read()
+        assert said.startswith(b"HTTP/1.1 400 ") and b"<Code>IncompleteBody</Code>" in said, (path, said)
+    assert "Contents" not in s3.list_objects_v2(Bucket="bucket")

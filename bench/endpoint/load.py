@@ -302,6 +302,7 @@ def main():
         print(f"{given.jobs} stored jobs, {database.stat().st_size >> 20} MiB; the endpoint listens after {time.monotonic() - begun:.2f} s, "
               f"{server.memory():.0f} MiB")
         ours = questions(server, given.jobs, given.rounds)
+        print(f"  memory after that: {server.memory():.0f} MiB")
 
         print("a job that runs and writes five lines a second, the others wait behind it")
         server.call(connection := http.client.HTTPConnection(server.host), "SageMaker.CreateTrainingJob",

@@ -10,6 +10,7 @@ use s3s::auth::{S3Auth, SecretKey};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{S3Result, s3_error};
 
+mod answer;
 mod attributes;
 mod buckets;
 mod checksum;
@@ -19,6 +20,7 @@ mod op;
 mod receive;
 mod send;
 
+pub use answer::answer;
 pub use buckets::Buckets;
 
 /// Looks up the secret that belongs to an access key.

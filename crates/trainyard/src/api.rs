@@ -162,7 +162,7 @@ impl Connection {
                     return Ok(host::refusal());
                 }
                 match Asked::of(&request) {
-                    Asked::S3 => s3.call(request.map(s3s::Body::from)).await.map(answer::numbered),
+                    Asked::S3 => trainyard_s3::answer(&s3, request).await.map(answer::numbered),
                     asked => Ok(services.answer(request, asked).await),
                 }
             }

@@ -75,7 +75,7 @@ pub struct Described {
 }
 
 impl Jobs {
-    /// Takes over what has not ended.
+    /// Takes over what has not ended; of a job for which that can't be done it is told why.
     ///
     /// # Errors
     /// The store can't be read.
@@ -101,12 +101,15 @@ impl Jobs {
                 Ok(TakenOver::Driver(driver)) => jobs.go_on(*driver),
                 // `trainyard run` has it.
                 Ok(TakenOver::Ended) | Err(EngineError::Running { .. }) => {}
-                Err(error) => return Err(error),
+                // One that can't be read must not keep the others from going on.
+                Err(error) => jobs.tell(&name, Err(error)),
             }
         }
         for job in waiting {
-            if let Some(described) = jobs.described(&job.job().name)? {
-                jobs.begin(job, described.request).await;
+            match jobs.described(&job.job().name) {
+                Ok(Some(described)) => jobs.begin(job, described.request).await,
+                Ok(None) => {}
+                Err(error) => jobs.tell(&job.job().name, Err(error)),
             }
         }
         Ok(jobs)
@@ -211,6 +214,16 @@ impl Jobs {
         if wait_for_room(&mut waiting, &mut place, &mut commands).await? {
             return waiting.happen(Event::StopRequested).await;
         }
+        // What is needed to run is much larger than what waits, of which there may be many.
+        Box::pin(self.plan_and_drive(waiting, checked, commands)).await
+    }
+
+    async fn plan_and_drive(
+        &self,
+        mut waiting: Waiting,
+        checked: Checked,
+        mut commands: mpsc::UnboundedReceiver<Command>,
+    ) -> Result<(), EngineError> {
         let progress: ImageProgress = Arc::new(|_| {});
         let planned = tokio::select! {
             planned = plan_checked(checked, &self.shared.machine, progress) => planned,

@@ -135,6 +135,22 @@ fn lists_are_filtered_before_they_are_cut_into_pages() {
     assert_eq!(listed(&store, &modified), ["job-9", "job-6", "job-3", "job-0"]);
     let named = JobQuery { name_contains: Some("B-3".into()), ..query.clone() };
     assert_eq!(listed(&store, &named), ["job-3"]);
+    let long = "j".repeat(100_000);
+    for (part, found) in [
+        (long.as_str(), 0),
+        ("", 10),
+        ("JO", 10),
+        ("-", 10),
+        ("3-", 0),
+        ("job-33", 0),
+        ("ü", 0),
+        ("%", 0),
+        ("_", 0),
+        ("\\", 0),
+    ] {
+        let named = JobQuery { name_contains: Some(part.into()), ..query.clone() };
+        assert_eq!(listed(&store, &named).len(), found, "{part:?}");
+    }
     let timed =
         JobQuery { created_after: Some(Timestamp(1)), created_before: Some(Timestamp(3)), ..query.clone() };
     assert_eq!(listed(&store, &timed), ["job-4", "job-5"]);

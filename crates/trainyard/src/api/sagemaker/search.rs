@@ -140,7 +140,8 @@ impl Searching<'_> {
         }
     }
 
-    /// Looks at all records, for only they know the order.
+    /// Looks at all records, for only they know the order. What is kept of each is what it is ordered by, for there may
+    /// be as many as jobs.
     fn sorted(&self, mut query: JobQuery, by: &str) -> ApiResult {
         query.sort_by = SortBy::Name;
         let descending = std::mem::take(&mut query.descending);
@@ -149,26 +150,29 @@ impl Searching<'_> {
             let listed =
                 self.jobs.list(&query).map_err(|error| ApiError::internal(one_line(&error.into())))?;
             for listed in &listed {
-                found.extend(record(self.jobs, &listed.name)?.filter(|record| self.expression.fits(record)));
+                let record = record(self.jobs, &listed.name)?.filter(|record| self.expression.fits(record));
+                found.extend(record.map(|record| (first(&record, by).cloned(), listed.name.clone())));
             }
             match listed.last() {
                 Some(last) if listed.len() == query.limit => query.after = Some(last.cursor(SortBy::Name)),
                 _ => break,
             }
         }
-        let name = |record: &Value| record["TrainingJobName"].as_str().unwrap_or_default().to_owned();
-        found.sort_by(|a, b| compared(first(a, by), first(b, by)).then_with(|| name(a).cmp(&name(b))));
+        found.sort_by(|(a, first), (b, second)| {
+            compared(a.as_ref(), b.as_ref()).then_with(|| first.cmp(second))
+        });
         if descending {
             found.reverse();
         }
         let total = found.len();
         let start = match self.token.map(of_token::<String>).transpose()? {
             None => 0,
-            Some(last) => found.iter().position(|record| name(record) == last).map_or(total, |at| at + 1),
+            Some(last) => found.iter().position(|(_, name)| *name == last).map_or(total, |at| at + 1),
         };
-        let page: Vec<_> = found.into_iter().skip(start).take(self.limit).collect();
-        let more = page.last().filter(|_| start + page.len() < total);
-        let token = more.map(|last| token(&json!(name(last))));
+        let end = total.min(start + self.limit);
+        let token = found[start..end].last().filter(|_| end < total).map(|(_, name)| token(&json!(name)));
+        let page = found[start..end].iter().map(|(_, name)| record(self.jobs, name));
+        let page = page.filter_map(Result::transpose).collect::<Result<_, _>>()?;
         Ok(answer(page, (total, "EqualTo"), token))
     }
 }
@@ -437,12 +441,13 @@ fn first<'a>(record: &'a Value, name: &str) -> Option<&'a Value> {
     values(record, name).into_iter().next()
 }
 
-/// What is not there comes first.
+/// What is not there comes first, then numbers, then texts.
 fn compared(a: Option<&Value>, b: Option<&Value>) -> Ordering {
     match (a, b) {
         (Some(a), Some(b)) => match (number(a), number(b)) {
             (Some(a), Some(b)) => a.total_cmp(&b),
-            _ => text(a).cmp(&text(b)),
+            (None, None) => text(a).cmp(&text(b)),
+            (a, b) => b.is_some().cmp(&a.is_some()),
         },
         (a, b) => a.is_some().cmp(&b.is_some()),
     }
@@ -501,6 +506,16 @@ mod tests {
             filter["Value"] = json!(value);
         }
         filter
+    }
+
+    #[test]
+    fn numbers_come_before_texts_so_that_there_is_one_order_of_all() {
+        let values = [None, Some(json!("9")), Some(json!(10)), Some(json!("1a")), Some(json!("b"))];
+        for (at, a) in values.iter().enumerate() {
+            for (other, b) in values.iter().enumerate() {
+                assert_eq!(compared(a.as_ref(), b.as_ref()), at.cmp(&other), "{a:?} and {b:?}");
+            }
+        }
     }
 
     #[test]

@@ -7,32 +7,32 @@ import os
 import pytest
 from test_modes_pipe import CAT, epochs, pipe, records
 from test_modes_sources import fast
-from test_storage import LIST_FILES, digest, far, listed, proxy, weed  # noqa: F401 - fixtures
+from test_storage import LIST_FILES, digest, listed
 
 pytestmark = pytest.mark.one_user
 
 
-def put(far, contents):  # noqa: F811
+def put(far, contents):
     for number, content in enumerate(contents):
         far.put(f"data/{number:03}", content)
     return f"s3://{far.bucket}/data/"
 
 
-def test_pipes_stream_objects_of_a_store(far):  # noqa: F811
+def test_pipes_stream_objects_of_a_store(far):
     contents = [b"one", b"", os.urandom(5 << 20), b"two"]
     sent = pipe("train", put(far, contents), RecordWrapperType="RecordIO")
     ended = far.run(far.yard.job(far.yard.sh(CAT), channels=[sent]))
     assert [records(epoch) for epoch in epochs(ended)] == [contents] * 3
 
 
-def test_objects_of_a_store_are_gunzipped_as_they_come(far):  # noqa: F811
+def test_objects_of_a_store_are_gunzipped_as_they_come(far):
     content = os.urandom(1 << 20)
     sent = pipe("train", put(far, [gzip.compress(content), gzip.compress(b"end")]), CompressionType="Gzip")
     ended = far.run(far.yard.job(far.yard.sh(CAT), channels=[sent]))
     assert epochs(ended) == [content + b"end"] * 3
 
 
-def test_a_broken_connection_is_taken_up_where_it_broke(far, proxy):  # noqa: F811
+def test_a_broken_connection_is_taken_up_where_it_broke(far, proxy):
     contents = [os.urandom(2 << 20) for _ in range(3)]
     uri = put(far, contents)
     cuts = iter([700_000, 1_500_000, 1, 65_537])
@@ -42,7 +42,7 @@ def test_a_broken_connection_is_taken_up_where_it_broke(far, proxy):  # noqa: F8
     assert proxy.spoilt["cut"] == 4
 
 
-def test_an_object_that_changes_while_the_job_runs_fails_it_and_never_ends_an_epoch(far):  # noqa: F811
+def test_an_object_that_changes_while_the_job_runs_fails_it_and_never_ends_an_epoch(far):
     uri = put(far, [b"first"])
     program = far.yard.sh(
         "cat /opt/ml/input/data/train_0 >/dev/null; echo read\n"
@@ -60,7 +60,7 @@ def test_an_object_that_changes_while_the_job_runs_fails_it_and_never_ends_an_ep
     assert "wrong" not in ended.log()
 
 
-def test_manifests_and_what_they_name_may_be_in_a_store(far):  # noqa: F811
+def test_manifests_and_what_they_name_may_be_in_a_store(far):
     put(far, ["a", "b", "c"])
     far.put("list.json", json.dumps([{"prefix": f"s3://{far.bucket}/data/"}, "002", "000"]))
     sent = fast(f"s3://{far.bucket}/list.json")
@@ -77,7 +77,7 @@ def test_manifests_and_what_they_name_may_be_in_a_store(far):  # noqa: F811
     assert f"line 1: there is no object s3://{far.bucket}/data/999" in refused.stderr
 
 
-def test_fast_files_of_a_store_are_refused_by_name(far):  # noqa: F811
+def test_fast_files_of_a_store_are_refused_by_name(far):
     refused = far.run(far.yard.job(far.yard.sh("exit 1"), channels=[fast(put(far, ["a"]))]), expect=2)
     assert "InputMode FastFile is not supported yet for objects of a store" in refused.stderr
     assert "data/000" in refused.stderr

@@ -1,6 +1,7 @@
 """What the endpoint takes on: settings in tags, room on the machine, configured limits, rates, keys, sizes."""
 
 import json
+import resource
 import socket
 import time
 import urllib.parse
@@ -50,6 +51,22 @@ def test_our_own_settings_are_tags_and_wrong_ones_are_told_by_their_keys(yard, s
     ]:
         answered, message = refused(sagemaker.api.create_training_job, **sagemaker.job(program, Tags=[wrong]))
         assert answered == "ValidationException" and words in message, message
+
+
+def test_more_jobs_wait_than_a_process_usually_has_files_open(yard, start):
+    usual, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (48, allowed))
+    try:
+        sagemaker = start("--max-instances", "1")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (usual, allowed))
+    gate = yard.file("gate")
+    program = yard.sh(f"until [ -s {gate} ]; do sleep 0.05; done\n")
+    yard.give_away()
+    names = [sagemaker.create(program) for _ in range(60)]
+    for name in reversed(names):
+        sagemaker.api.stop_training_job(TrainingJobName=name)
+    assert {sagemaker.ended(name)["TrainingJobStatus"] for name in names} == {"Stopped"}
 
 
 def test_jobs_are_counted_by_what_their_types_have_where_limits_are_enforced(yard, start):

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::ValueHint;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use trainyard_engine::backend::Backend;
@@ -81,6 +82,7 @@ impl Serve {
         let tls =
             tls.map(|(certificate, key)| acceptor(certificate, key)).transpose().map_err(Refused::from)?;
         let data = config.data_dir.value.clone();
+        open_files_as_allowed();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(async {
             let server = Server::bind(&data, self.listen, tls).await?;
@@ -149,6 +151,14 @@ fn room(instances: Option<u32>) -> anyhow::Result<Need> {
     let Capacity { cpus, memory } = capacity();
     let gpus = gpus().map_err(|error| Refused::from(anyhow::Error::from(error)))?.len() as u64;
     Ok(Need { instances: instances.unwrap_or(cpus), cpus: cpus.into(), memory, gpus })
+}
+
+/// Lets this process have as many open files as it may: each job that waits holds a lock, each client a connection, and
+/// the usual 1,024 are few.
+fn open_files_as_allowed() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // It goes on with what it has.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
 /// How long jobs that have just ended may take to give back what they hold, once the endpoint is told to stop.

@@ -84,7 +84,8 @@ class DaemonImages:
 
     def __init__(self, machine_image):
         self.machine_image = machine_image
-        self.repository = f"trainyard-test-{os.getpid()}"
+        # Another name than that of the image that tests of the runtime make and remove.
+        self.repository = f"trainyard-programs-{os.getpid()}"
         self.made = 0
 
     @functools.cached_property

@@ -259,6 +259,8 @@ def test_streamed_data_takes_no_room_of_the_volume(yard):
 @pytest.mark.one_user
 def test_amazons_own_reader_reads_records_over_three_epochs(yard):
     pytest.importorskip("sagemaker_training.recordio", reason="the package sagemaker-training is not installed")
+    if sys.prefix.startswith("/tmp/"):
+        pytest.skip("the Python environment of the tests is below /tmp, where an instance has a folder of its own")
     contents = [os.urandom(size) for size in (0, 1, 2, 3, 4, 100_001, 3_000_000)]
     put(yard, contents)
     program = yard.program(

@@ -23,6 +23,9 @@ pub use list::{Compared, JobQuery, Listed, SortBy, Wanted};
 /// Raised when the tables change in a way that older programs can't read.
 const SCHEMA_VERSION: i64 = 3;
 
+/// How long another process may hold the file.
+const BUSY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
+
 const SCHEMA: &str = "
     CREATE TABLE jobs (
         name TEXT PRIMARY KEY COLLATE NOCASE,
@@ -156,7 +159,7 @@ impl Store {
             fs_err::create_dir_all(folder)?;
         }
         let mut connection = Connection::open(path)?;
-        connection.busy_timeout(std::time::Duration::from_secs(10))?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.pragma_update(None, "foreign_keys", true)?;
         let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         match found {
@@ -310,7 +313,7 @@ impl Store {
 
 /// Another process may be making the same tables.
 fn create_schema(connection: &mut Connection) -> Result<(), StoreError> {
-    connection.pragma_update(None, "journal_mode", "WAL")?;
+    write_ahead(connection)?;
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     let found: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if found == 0 {
@@ -320,6 +323,22 @@ fn create_schema(connection: &mut Connection) -> Result<(), StoreError> {
     }
     transaction.commit()?;
     Ok(())
+}
+
+/// SQLite does not wait here for other processes that do the same, whatever its timeout.
+fn write_ahead(connection: &Connection) -> Result<(), StoreError> {
+    let deadline = std::time::Instant::now() + BUSY_TIMEOUT;
+    loop {
+        match connection.pragma_update(None, "journal_mode", "WAL") {
+            Err(error)
+                if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
+                    && std::time::Instant::now() < deadline =>
+            {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            result => return Ok(result?),
+        }
+    }
 }
 
 fn to_json(job: &str, value: &impl serde::Serialize) -> Result<String, StoreError> {

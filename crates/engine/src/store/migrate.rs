@@ -14,6 +14,9 @@ use crate::run::Timestamp;
 pub(super) fn from_version_1(connection: &mut Connection, file: &Path) -> Result<(), StoreError> {
     let runs = file.ancestors().nth(2).unwrap_or(Path::new(".")).join("runs");
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    if version(&transaction)? != 1 {
+        return Ok(());
+    }
     transaction.execute_batch(
         "ALTER TABLE jobs RENAME TO old_jobs; ALTER TABLE events RENAME TO old_events;
          ALTER TABLE placements RENAME TO old_placements;",
@@ -66,6 +69,9 @@ pub(super) fn from_version_1(connection: &mut Connection, file: &Path) -> Result
 /// Version 2 had no facts to search by, and jobs that had ended were replayed whenever they were shown.
 pub(super) fn from_version_2(connection: &mut Connection) -> Result<(), StoreError> {
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    if version(&transaction)? != 2 {
+        return Ok(());
+    }
     transaction.execute_batch(
         "ALTER TABLE jobs ADD COLUMN snapshot TEXT;
          DROP INDEX jobs_created; DROP INDEX jobs_modified; DROP INDEX jobs_status;",
@@ -73,6 +79,11 @@ pub(super) fn from_version_2(connection: &mut Connection) -> Result<(), StoreErr
     fill(&transaction)?;
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
     Ok(transaction.commit()?)
+}
+
+/// Another process may have brought the file over meanwhile.
+fn version(transaction: &Transaction<'_>) -> Result<i64, StoreError> {
+    Ok(transaction.pragma_query_value(None, "user_version", |row| row.get(0))?)
 }
 
 /// Makes the indexes, and the facts of all jobs that are there. One that can't be read is found by less.

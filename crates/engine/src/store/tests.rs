@@ -191,6 +191,18 @@ fn jobs_of_the_version_before_are_kept_and_can_be_taken_up() {
 }
 
 #[test]
+fn many_processes_make_the_file_at_once() {
+    for _ in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| store(&folder));
+            }
+        });
+    }
+}
+
+#[test]
 fn jobs_of_version_2_are_kept_listed_and_found_by_what_they_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     fs_err::create_dir_all(folder.path().join("state")).unwrap();

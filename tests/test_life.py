@@ -276,6 +276,12 @@ def test_a_job_under_nohup_outlives_its_terminal(yard):
     assert yard.ended(running).ended["status"] == "Completed"
 
 
+def test_signals_that_the_submitter_ignores_mean_to_the_program_what_they_always_do(yard):
+    program = yard.sh("trap 'echo told >/opt/ml/model/a; exit 0' HUP\nkill -HUP $$\nexit 3\n")
+    running = yard.start(yard.job(program), before=["sh", "-c", "trap '' HUP INT QUIT; exec \"$@\"", "sh"])
+    assert yard.ended(running).text("a") == "told\n"
+
+
 def test_a_job_that_can_not_be_shown_goes_on_to_its_end(yard):
     yard.put("in", "a", "1")
     job = yard.job(yard.sh("echo 1 >/opt/ml/model/a"), channels=[channel("data", "s3://in")])

@@ -71,6 +71,13 @@ pub(crate) fn set_mount_attributes(mount: BorrowedFd<'_>, set: MountAttrFlags) -
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Lets a signal do again what it does by default: who was started by `nohup`, or in the background of a shell, ignores
+/// some, and what they start would too.
+pub(crate) fn restore_default(signal: libc::c_int) {
+    // SAFETY: no handler is set, so no code of this process is called by it.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+}
+
 /// Sends a signal to every process of this PID namespace but its first.
 ///
 /// No process to send it to is no error.

@@ -109,6 +109,9 @@ fn wait_for(pid: Pid) -> Result<(), SetupError> {
 /// What PID 1 does: the recipe, step by step.
 fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(step("depend on the supervisor"))?;
+    for ignored in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+        sys::restore_default(ignored);
+    }
     tell(socket, &begun()?)?;
     setsid().map_err(step("start a session"))?;
     sethostname(jail.hostname.as_bytes()).map_err(step("set the host name"))?;

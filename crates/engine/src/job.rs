@@ -272,12 +272,12 @@ impl Job {
         if self.has_ended() || !self.planned {
             return Vec::new();
         }
-        if !self.launched {
-            return vec![Effect::Launch { hosts: running }];
-        }
         if running.is_empty() {
             let merge = self.published.is_some();
             return vec![if merge { Effect::Merge } else { Effect::Publish }];
+        }
+        if !self.launched {
+            return vec![Effect::Launch { hosts: running }];
         }
         let mut effects = Vec::new();
         if self.started.is_some() {
@@ -297,6 +297,11 @@ impl Job {
     /// Whether its instances were placed.
     pub fn is_launched(&self) -> bool {
         self.launched
+    }
+
+    /// Whether it is to end before all its instances have ended with 0.
+    pub fn is_ending(&self) -> bool {
+        self.ending.is_some()
     }
 
     /// The current secondary status.

@@ -1,14 +1,11 @@
 //! A job whose driver is gone, driven on from where it was.
 
-use std::io;
-
 use fs_err as fs;
 
 use super::{Begun, Driver, Placed, Presence};
-use crate::artifact::remove_tree;
-use crate::engine::{Engine, EngineError, TakenIn, Waiting, read_placement, tidy};
-use crate::job::{Job, MERGE_HOST};
-use crate::run::{Manifests, RunDirectory};
+use crate::engine::{Attempt, Engine, EngineError, TakenIn, Waiting, read_placement, tidy};
+use crate::job::{Event, Job, MERGE_HOST};
+use crate::run::RunDirectory;
 use crate::store::StoredJob;
 
 /// A job that has not ended, with all that is needed to go on.
@@ -34,15 +31,36 @@ impl Engine {
         if !job.is_planned() {
             return Ok(TakenOver::Waiting(Box::new(self.waiting(job, lock))));
         }
+        if !job.is_launched() {
+            // Some of its instances may run all the same, with nobody to follow them.
+            self.release_all(name, &stored.placements).await?;
+        }
         let taken_in = self.take_in_late_reports(&mut job, &stored.events).await?;
+        if !job.is_launched() && job.is_ending() {
+            for host in job.running_hosts() {
+                self.record(&mut job, Event::Lost { host }).await?;
+            }
+        }
         if job.has_ended() {
             self.release_all(&job.name, &stored.placements).await?;
             tidy::after(self, &job).await?;
             return Ok(TakenOver::Ended);
         }
-        Driver::take_over(self, lock, (job, stored), &taken_in)
-            .await
-            .map(|driver| TakenOver::Driver(Box::new(driver)))
+        let driver = if job.is_launched() || job.is_ending() {
+            Driver::take_over(self, lock, (job, stored), &taken_in).await?
+        } else {
+            self.attempt_again(lock, job).await?
+        };
+        Ok(TakenOver::Driver(Box::new(driver)))
+    }
+
+    /// Whoever launched the attempt did not come to say so. What has completed meanwhile is kept, the rest is launched
+    /// anew: as in a resume.
+    async fn attempt_again(&self, lock: fs::File, mut job: Job) -> Result<Driver, EngineError> {
+        let first = RunDirectory::open(&self.attempt_folder(&job.name, 1))?;
+        let (plan, manifests) = (first.plan()?, first.read_manifests()?);
+        let effects = self.record(&mut job, Event::Resumed).await?;
+        Driver::new(self.clone(), lock, Attempt { job, plan, manifests, effects })
     }
 }
 
@@ -53,17 +71,10 @@ impl Driver {
         (job, stored): (Job, StoredJob),
         taken_in: &TakenIn,
     ) -> Result<Self, EngineError> {
-        let launched = job.is_launched();
-        let run = if launched {
-            RunDirectory::open(&engine.attempt_folder(&job.name, job.attempt))?
-        } else {
-            launch_again(engine, &job, &stored).await?
-        };
+        let run = RunDirectory::open(&engine.attempt_folder(&job.name, job.attempt))?;
         let (plan, effects) = (run.plan()?, job.unfinished());
         let mut driver = Self::of(engine.clone(), lock, Begun { job, plan, run, effects })?;
-        if launched {
-            driver.find_again(&stored, taken_in).await?;
-        }
+        driver.find_again(&stored, taken_in).await?;
         Ok(driver)
     }
 
@@ -91,20 +102,4 @@ impl Driver {
         let news = self.watch.read_all()?;
         self.take_in(news).await
     }
-}
-
-/// Whoever launched the attempt did not come to say so: it is launched anew.
-async fn launch_again(engine: &Engine, job: &Job, stored: &StoredJob) -> Result<RunDirectory, EngineError> {
-    engine.release_all(&job.name, &stored.placements).await?;
-    let root = engine.attempt_folder(&job.name, job.attempt);
-    let first = RunDirectory::open(&engine.attempt_folder(&job.name, 1))?;
-    let (mut plan, manifests): (_, Manifests) = (first.plan()?, first.read_manifests()?);
-    plan.attempt = job.attempt;
-    for instance in &mut plan.instances {
-        instance.attempt = job.attempt;
-    }
-    if root.exists() {
-        remove_tree(&root).map_err(io::Error::other)?;
-    }
-    Ok(RunDirectory::create(&root, &plan, &manifests)?)
 }

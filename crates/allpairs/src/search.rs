@@ -3,6 +3,8 @@
 mod blocks;
 mod candidates;
 mod dense;
+#[cfg(test)]
+mod known_answers;
 mod screen;
 mod share;
 mod sparse;

@@ -4,13 +4,21 @@ use crate::neighbours::{Best, Neighbour};
 use crate::quantised::Margin;
 use crate::settings::Selection;
 
+/// Candidates that are scored together.
+pub(super) const TOGETHER: usize = 4;
+
 /// Scores a candidate as defined.
 pub(super) trait Scorer {
     /// The score of two rows. Calls with the same first row come together.
     fn score(&mut self, row: usize, other: usize) -> f32;
 
-    /// Is told which row comes next.
-    fn expect(&self, other: usize);
+    /// The scores of a row with several others.
+    fn score_together(&mut self, row: usize, others: [usize; TOGETHER]) -> [f32; TOGETHER] {
+        others.map(|other| self.score(row, other))
+    }
+
+    /// Is told which rows come next.
+    fn expect(&self, _other: usize) {}
 
     /// How far sums may be from scores.
     fn margin(&self) -> Margin;
@@ -81,13 +89,18 @@ impl Candidates {
     }
 
     fn score_pending(&mut self, row: usize, scorer: &mut impl Scorer) {
-        for at in 0..self.pending.len() {
-            if let Some(next) = self.pending.get(at + 1) {
-                scorer.expect(next.column as usize);
-            }
-            let column = self.pending[at].column;
-            let similarity = scorer.score(row, column as usize);
-            self.best.offer(Neighbour { column, similarity });
+        let (together, rest) = self.pending.as_chunks::<TOGETHER>();
+        for (at, candidates) in together.iter().enumerate() {
+            let next = self.pending[TOGETHER * (at + 1)..].iter().take(TOGETHER);
+            next.for_each(|candidate| scorer.expect(candidate.column as usize));
+            let columns = candidates.map(|candidate| candidate.column);
+            let scores = scorer.score_together(row, columns.map(|column| column as usize));
+            let scored = columns.into_iter().zip(scores);
+            scored.for_each(|(column, similarity)| self.best.offer(Neighbour { column, similarity }));
+        }
+        for Pending { column, .. } in rest {
+            let similarity = scorer.score(row, *column as usize);
+            self.best.offer(Neighbour { column: *column, similarity });
         }
         self.pending.clear();
     }

@@ -43,6 +43,18 @@ pub(super) struct Candidates {
     best: Best,
 }
 
+/// Bytes that all lists may take without anybody having to look at them.
+const FEW_BYTES: usize = 64 << 20;
+
+/// Candidates that one of so many lists has room for. Long lists are shortened less often; short ones take less memory,
+/// and the more rows there are, the less it matters how often lists are shortened.
+pub(super) fn room(top_k: Option<usize>, lists: usize) -> usize {
+    let Some(top_k) = top_k else { return 16 };
+    let long = 2 * top_k + 12;
+    let bytes = long.saturating_mul(size_of::<Pending>()).saturating_mul(lists);
+    if bytes <= FEW_BYTES { long } else { top_k + top_k / 4 + 4 }
+}
+
 impl Candidates {
     pub(super) fn new(selection: &Selection) -> Self {
         Self { pending: Vec::new(), best: Best::new(selection) }
@@ -54,13 +66,12 @@ impl Candidates {
         &mut self,
         row: usize,
         (column, sum): (u32, i32),
-        selection: &Selection,
+        (selection, room): (&Selection, usize),
         scorer: &mut impl Scorer,
     ) -> Option<i32> {
         if !self.best.is_open_to(column) {
             return None;
         }
-        let room = selection.top_k.map_or(16, |top_k| 2 * top_k + 12);
         if self.pending.capacity() == 0 {
             self.pending.reserve_exact(room);
         }

@@ -173,7 +173,7 @@ impl MatrixFile {
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         let dense = |file| OpenedFile { content: Content::Dense(file), ids: None, width_known: true };
         let opened = match ending.to_ascii_lowercase().as_str() {
-            "npy" => DenseFile::open_npy(&path).map(dense),
+            "npy" => DenseFile::open_npy(&path).and_then(|file| file.in_rows(decoding.stop)).map(dense),
             "npz" => npz::read(&path).map(|file| OpenedFile {
                 content: Content::Sparse(file),
                 ids: None,

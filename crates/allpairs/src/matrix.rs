@@ -174,7 +174,7 @@ impl MatrixFile {
         let dense = |file| OpenedFile { content: Content::Dense(file), ids: None, width_known: true };
         let opened = match ending.to_ascii_lowercase().as_str() {
             "npy" => DenseFile::open_npy(&path).and_then(|file| file.in_rows(decoding.stop)).map(dense),
-            "npz" => npz::read(&path).map(|file| OpenedFile {
+            "npz" => npz::read(&path, decoding.stop).map(|file| OpenedFile {
                 content: Content::Sparse(file),
                 ids: None,
                 width_known: true,

@@ -193,6 +193,9 @@ impl<'a> Board<'a> {
     ) -> Result<(), Ended<E>> {
         let mut finished = Vec::new();
         for block in blocks {
+            if self.search.stopped() {
+                return Err(Ended::Stopped);
+            }
             let first = block.rows.start;
             let before: Vec<(usize, Vec<Neighbour>)> = std::mem::take(&mut finished);
             let hand = || before.iter().try_for_each(|(row, list)| take(*row, list));

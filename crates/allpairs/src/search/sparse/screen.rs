@@ -86,7 +86,7 @@ impl<'a> SparseScreen<'a> {
         matrix: &'a SparseRows,
         margin: Margin,
     ) -> Self {
-        let ordered = Ordered::new(matrix);
+        let ordered = Ordered::new(matrix, search.stop);
         let way = Way::choose(&ordered, search);
         // Pairs without a common column are never looked at.
         let board = Board::new(search, margin, margin.positive());

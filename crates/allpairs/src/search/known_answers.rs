@@ -92,7 +92,7 @@ fn on_hosts(
     lists.into_iter().map(finish).collect()
 }
 
-fn assert_known((matrix, selection): (&Matrix, Selection), way: &str, run: &Run) {
+fn assert_known((matrix, selection): (&Matrix, Selection), hosts: &[usize], way: &str, run: &Run) {
     let expected = answers(selection.threshold.unwrap_or(-1.0));
     for threads in [1, 2] {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();

@@ -37,7 +37,8 @@ pub(crate) struct Progress {
 impl Progress {
     /// Nothing yet of so many channels.
     pub(crate) fn of(channels: &[ChannelPlan]) -> Self {
-        let objects = || channels.iter().flat_map(|channel| &channel.objects);
+        let staged = |channel: &&ChannelPlan| !channel.is_fetched_when_read();
+        let objects = || channels.iter().filter(staged).flat_map(|channel| &channel.objects);
         Self {
             objects: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -298,7 +299,7 @@ fn link(source: &fs::File, target: &Path) -> io::Result<bool> {
 }
 
 /// The path of an object below its channel's folder, if that is where it leads.
-fn inside(relative: &str) -> Result<&Path, ObjectError> {
+pub(crate) fn inside(relative: &str) -> Result<&Path, ObjectError> {
     let path = Path::new(relative);
     let normal = path.components().all(|component| matches!(component, Component::Normal(_)));
     if normal && !relative.is_empty() && !relative.contains('\0') && !relative.ends_with('/') {

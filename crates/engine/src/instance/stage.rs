@@ -56,7 +56,8 @@ pub(crate) async fn stage(scene: &Scene<'_>, reports: &mut Reports) -> Result<Pl
     reports.tell(staging(&progress));
     scratch.build(plan, &run.manifests())?;
     let mut bases = Vec::new();
-    for channel in plan.channels.iter().filter(|channel| !channel.objects.is_empty()) {
+    let here = |channel: &&ChannelPlan| !channel.objects.is_empty() && !channel.is_fetched_when_read();
+    for channel in plan.channels.iter().filter(here) {
         let base = Base::of(run, plan, channel);
         let mut stager = Stager { scene, reports, progress: &progress };
         stager.make(&base, channel).await?;
@@ -104,6 +105,7 @@ fn own_mounts(run: &RunDirectory, plan: &InstancePlan) -> Vec<Mount> {
             Delivery::Files | Delivery::Pipe(_) => None,
             Delivery::WhenRead if channel.objects.is_empty() => None,
             Delivery::WhenRead => {
+            Delivery::WhenRead if channel.is_fetched_when_read() => Some(Mount::WhenRead { target }),
                 let source = Base::of(run, plan, channel).folder.join(&channel.name);
                 Some(Mount::ReadOnly { source, target })
             }

@@ -33,7 +33,7 @@ REQUEST = Shape("CreateTrainingJobRequest")
 
 # The first that a pattern takes is its sample.
 CANDIDATES = [
-    "a", "job", "1", "s3://bucket/data/", "arn:aws:iam::000000000000:role/any", "fs-01234567890", "A1",
+    "a", "job", "1", "s3://bucket/data/", "arn:aws:iam::000000000000:role/any", "fs-01234567890", "A1", "1K",
     "arn:aws:lambda:us-east-1:000000000000:function:any",
     "arn:aws:sagemaker:us-east-1:000000000000:training-plan/any",
     "arn:aws:sagemaker:us-east-1:000000000000:hub-content/hub/Model/any",

@@ -200,3 +200,31 @@ def proxy(far):
     proxy = store.FaultProxy(int(far.url.rsplit(":", 1)[1]))
     yield proxy
     proxy.stop()
+
+
+@pytest.fixture
+def described(yard):
+    """Describes two GPUs that are none, as NVIDIA's generator describes real ones."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can describe devices of the machine")
+    library = yard.file("driver/libcuda.so.1", "of the driver\n")
+    devices = "".join(
+        f"- name: '{number}'\n  containerEdits: {{deviceNodes: [{{path: /dev/nvidia{number}, hostPath: /dev/{device}}}]}}\n"
+        for number, device in enumerate(("zero", "full")))
+    text = (
+        f"cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n{devices}containerEdits:\n"
+        "  env: [NVIDIA_VISIBLE_DEVICES=void, OF_DRIVER=yes]\n"
+        f"  mounts: [{{hostPath: {library}, containerPath: /usr/driver/libcuda.so.1, options: [ro, bind]}}]\n"
+        "  hooks:\n"
+        "  - {hookName: createContainer, path: /usr/bin/nvidia-cdi-hook,"
+        " args: [nvidia-cdi-hook, create-symlinks, --link, 'libcuda.so.1::/usr/driver/libcuda.so']}\n"
+        "  - {hookName: createContainer, path: /usr/bin/nvidia-cdi-hook,"
+        " args: [nvidia-cdi-hook, update-ldcache, --folder, /usr/driver]}\n")
+    made = not yards.CDI.exists()
+    yards.CDI.mkdir(exist_ok=True)
+    file = yards.CDI / f"trainyard-test-{os.getpid()}.yaml"
+    file.write_text(text)
+    yield
+    file.unlink()
+    if made:
+        yards.CDI.rmdir()

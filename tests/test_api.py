@@ -4,6 +4,9 @@ import json
 import urllib.error
 import urllib.request
 
+import botocore.auth
+import botocore.awsrequest
+import botocore.credentials
 import pytest
 import yard as yards
 from endpoint import GROUP, ROLE, Endpoint, SageMaker, refused
@@ -250,6 +253,51 @@ def test_waiters_and_identities_work(yard, sagemaker):
     assert role["Arn"] == ROLE
     trust = role["AssumeRolePolicyDocument"]["Statement"][0]["Principal"]["Service"]
     assert trust == "sagemaker.amazonaws.com"
+
+
+def test_a_presigned_url_says_who_has_signed_it_and_does_nothing_else(endpoint):
+    sts = endpoint.client("sts")
+
+    def ask(url, method="GET", **headers):
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers, method=method), timeout=60) as answer:
+            return answer.read().decode()
+
+    # POST is what botocore presigns unless it is asked for GET.
+    posted = sts.generate_presigned_url("get_caller_identity", ExpiresIn=60)
+    assert "<Account>000000000000</Account>" in ask(posted, "POST")
+    url = sts.generate_presigned_url("get_caller_identity", ExpiresIn=60, HttpMethod="GET")
+    assert "<Account>000000000000</Account>" in ask(url)
+    for changed, method, headers in [
+        (url.replace("X-Amz-Expires=60", "X-Amz-Expires=61"), "GET", {}),
+        (url, "POST", {}),
+        (url.replace("X-Amz-Signature=", "X-Amz-Signature=0"), "GET", {}),
+        # Nor does it open another service.
+        (url, "GET", {"X-Amz-Target": "SageMaker.ListTrainingJobs"}),
+    ]:
+        with pytest.raises(urllib.error.HTTPError) as error:
+            ask(changed, method, **headers)
+        assert error.value.code == 403, changed
+
+
+def test_a_presigned_token_of_kubernetes_is_answered(endpoint):
+    """As `aws eks get-token` makes it, with the name of the cluster in a header that is signed."""
+    keys = botocore.credentials.Credentials(
+        endpoint.variables["AWS_ACCESS_KEY_ID"], endpoint.variables["AWS_SECRET_ACCESS_KEY"]
+    )
+    request = botocore.awsrequest.AWSRequest(
+        "GET", f"{endpoint.url}/?Action=GetCallerIdentity&Version=2011-06-15", headers={"x-k8s-aws-id": "cluster"}
+    )
+    botocore.auth.SigV4QueryAuth(keys, "sts", "us-east-1", expires=60).add_auth(request)
+
+    def ask(cluster):
+        headers = {"x-k8s-aws-id": cluster}
+        return urllib.request.urlopen(urllib.request.Request(request.url, headers=headers), timeout=60)
+
+    with ask("cluster") as answer:
+        assert b"<Arn>arn:aws:iam::000000000000:root</Arn>" in answer.read()
+    with pytest.raises(urllib.error.HTTPError) as error:
+        ask("other")
+    assert error.value.code == 403
 
 
 def test_nothing_is_answered_without_the_right_signature(yard, sagemaker):

@@ -1,6 +1,7 @@
 """CloudWatch: what jobs print and what their instances take, in all protocols that clients speak."""
 
 import datetime
+import os
 
 import boto3
 import botocore.config
@@ -10,6 +11,28 @@ import yard as yards
 from endpoint import Endpoint, SageMaker, fits_model, refused
 
 NAMESPACE = "/aws/sagemaker/TrainingJobs"
+
+
+NVIDIA_SMI = """#!/bin/sh
+echo '0, GPU-8a56a4bc-e184-a047-2620-be19fdf913d5, 87, 8192, 32768'
+echo '1, GPU-29c96fd6-8c23-4e11-b8f3-6f0f5a6b7c11, 12, 32768, 32768'
+"""
+
+
+def test_gpus_are_measured_by_what_nvidias_program_tells_of_those_of_the_instance(yard, described):
+    program = yard.file("bin/nvidia-smi", NVIDIA_SMI, mode=0o755)
+    endpoint = Endpoint(yard, env={"PATH": f"{program.parent}:{os.environ['PATH']}"})
+    resources = {"InstanceType": "ml.g5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
+    name, ended = run(yard, SageMaker(yard, endpoint), "sleep 2\n", ResourceConfig=resources)
+    cloudwatch = endpoint.client("cloudwatch")
+    for host, busy, memory in (("algo-1", 87, 25), ("algo-2", 12, 100)):
+        for metric, value in (("GPUUtilization", busy), ("GPUMemoryUtilization", memory)):
+            points = cloudwatch.get_metric_statistics(
+                Namespace=NAMESPACE, MetricName=metric, Dimensions=[{"Name": "Host", "Value": f"{name}/{host}"}], Period=60,
+                Statistics=["Maximum"], **hours(ended),
+            )["Datapoints"]
+            assert [point["Maximum"] for point in points] and {point["Maximum"] for point in points} == {value}, (host, metric)
+    endpoint.stop()
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Members of CreateTrainingJob that clients send without being asked, and what is made of them."""
 
 import pytest
-from endpoint import Endpoint, SageMaker, refused
+from endpoint import GROUP, Endpoint, SageMaker, refused
 
 RULE = {"RuleConfigurationName": "ProfilerReport", "RuleEvaluatorImage": "rules", "RuleParameters": {"k": "v"}}
 
@@ -51,6 +51,21 @@ def test_what_would_be_swallowed_is_refused_by_name(yard, sagemaker):
     ]:
         answered, message = refused(sagemaker.api.create_training_job, **sagemaker.job(program, **{member: value}))
         assert answered == "ValidationException" and message.startswith(f"{member}: not supported"), message
+
+
+def test_the_first_of_the_preferred_types_is_taken_and_told(yard, sagemaker):
+    preferences = [{"InstanceType": "ml.m8i.large", "InstanceCount": 2}, {"InstanceType": "ml.r6i.large", "InstanceCount": 1}]
+    job = sagemaker.job(yard.sh("cat /opt/ml/input/config/resourceconfig.json\n"))
+    job["ResourceConfig"] = {"InstancePreferences": preferences, "VolumeSizeInGB": 1}
+    yard.give_away()
+    sagemaker.api.create_training_job(**job)
+    ended = sagemaker.ended(job["TrainingJobName"])
+    assert ended["TrainingJobStatus"] == "Completed", ended
+    told = ended["ResourceConfig"]
+    assert told["InstancePreferences"] == preferences
+    assert (told["SelectedInstanceType"], told["SelectedInstanceCount"]) == ("ml.m8i.large", 2)
+    streams = sagemaker.logs.describe_log_streams(logGroupName=GROUP, logStreamNamePrefix=f"{job['TrainingJobName']}/")
+    assert len(streams["logStreams"]) == 2
 
 
 def test_the_profiler_of_a_job_that_runs_can_be_changed_and_nothing_else(yard, sagemaker):

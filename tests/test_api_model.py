@@ -30,7 +30,8 @@ BASE = {
 # Where this endpoint is stricter than the model, because the service is too.
 STRICTER = {
     ("ResourceConfig.InstanceCount", 0), ("ResourceConfig.InstanceGroups.InstanceCount", 0),
-    ("ResourceConfig.InstanceGroups.InstanceCount", -1),
+    ("ResourceConfig.InstanceGroups.InstanceCount", -1), ("ResourceConfig.InstancePreferences.InstanceCount", 0),
+    ("ResourceConfig.InstancePreferences.InstanceCount", -1),
 }
 # Required by the model, but nothing here needs it.
 OPTIONAL = {"RoleArn"}
@@ -137,6 +138,7 @@ EMULATED = {
     "RoleArn": "checked and shown; nothing here asks for a role",
     "AlgorithmSpecification.EnableSageMakerMetricsTimeSeries": "metrics are in CloudWatch with every value anyway",
     "ResourceConfig.InstanceType": "this machine; with `--limits enforce` instances get what the type has",
+    "ResourceConfig.InstancePreferences.InstanceType": "the first of the list is taken",
     "ResourceConfig.VolumeSizeInGB": "with `--limits enforce` no more can be written",
     "DebugHookConfig.S3OutputPath": "shown; a hook that names nothing saves nothing",
     "ExperimentConfig": "shown, and searched by",
@@ -172,6 +174,8 @@ def asking(slot):
     if "InstanceGroup" in members:
         group = {"InstanceType": "ml.m5.large", "InstanceCount": 1, "InstanceGroupName": "group"}
         request["ResourceConfig"] = {"InstanceGroups": [group], "VolumeSizeInGB": 1}
+    if "InstancePreferences" in members:
+        request["ResourceConfig"] = {"InstancePreferences": [{"InstanceType": "ml.m5.large", "InstanceCount": 1}]}
     if "FileSystemDataSource" in members or "DatasetSource" in members:
         del source["S3DataSource"]
     if "FileSystemDataSource" in members or "TrainingImageConfig" in members:

@@ -82,6 +82,29 @@ def test_files_folders_or_everything_are_put_into_a_folder(yard, trained):
     assert "--all" in get("-o", folder, expect=2).stderr
 
 
+def test_an_archive_in_a_store_that_the_configuration_names_is_read_from_there(yard, far):
+    config = far.config()
+    endpoint = Endpoint(yard, "--config", config, env=far.environment)
+    job = yard.job(
+        yard.sh("hostname > /opt/ml/model/name\n"), TrainingJobName="far",
+        OutputDataConfig={"S3OutputPath": f"s3://{far.bucket}/out"},
+    )
+    yard.give_away(data=False)
+    here = ("--data-dir", yard.data, "--config", config)
+    yard.command("submit", "-", "--wait", *here, stdin=json.dumps(job), env=far.environment)
+    uri = f"s3://{far.bucket}/out/far/output/model.tar.gz"
+    for source in ("far", uri):
+        assert yard.command("artifact", "cat", source, "name", *here, env=far.environment).stdout == "algo-1\n"
+    missing = yard.command("artifact", "ls", f"s3://{far.bucket}/nothing", *here, env=far.environment, expect=1)
+    assert f"there is no s3://{far.bucket}/nothing" in missing.stderr
+    # Who names another S3 means that one, and who names the same the configuration's.
+    keys = {name: endpoint.variables[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    other = {**keys, "AWS_ENDPOINT_URL_S3": endpoint.url.replace("127.0.0.1", "localhost"), "AWS_ENDPOINT_URL": endpoint.url}
+    assert "NoSuchBucket" in yard.command("artifact", "ls", uri, *here, env=other, expect=1).stderr
+    endpoint.stop()
+    assert "name" in yard.command("artifact", "ls", uri, *here, env=far.environment).stdout
+
+
 def archive_of(entries):
     """An archive that another program has written: (name, content or link)."""
     packed = io.BytesIO()

@@ -1,13 +1,17 @@
 """The command line as a client of an endpoint: submit, list, describe, logs, wait, stop, delete."""
 
 import contextlib
+import datetime
 import json
 import os
 import pty
 import re
 import select
 import subprocess
+import threading
 import time
+import urllib.parse
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import yard as yards
@@ -232,6 +236,78 @@ def test_keys_endpoints_and_profiles_are_found_where_aws_clients_find_them(yard,
     yard.command("list", "--profile", "yard", env=elsewhere)
     yard.command("list", env={**elsewhere, "AWS_PROFILE": "yard"})
     assert "there is no profile other" in yard.command("list", "--profile", "other", env=elsewhere, expect=2).stderr
+
+
+def test_a_program_that_a_profile_names_gives_the_keys(yard, remote):
+    keys = {
+        "Version": 1, "AccessKeyId": remote.endpoint.variables["AWS_ACCESS_KEY_ID"],
+        "SecretAccessKey": remote.endpoint.variables["AWS_SECRET_ACCESS_KEY"],
+    }
+    printed = yard.file("printed.json", json.dumps(keys))
+    asked = yard.file("asked", "")
+    yard.file("home/.aws/config", f"[profile ci]\ncredential_process = sh -c 'echo once >> {asked}; cat {printed}'\n")
+    yard.give_away(data=False)
+    elsewhere = {"TRAINYARD_DATA_DIR": str(yard.root / "nothing")}
+    listed = ("list", "--profile", "ci", "--endpoint", remote.endpoint.url)
+    yard.command(*listed, env=elsewhere)
+    assert asked.read_text() == "once\n"
+    printed.write_text(json.dumps({**keys, "SecretAccessKey": "wrong"}))
+    assert "InvalidSignatureException" in yard.command(*listed, env=elsewhere, expect=1).stderr
+    printed.write_text("no keys but a secret")
+    ended = yard.command(*listed, env=elsewhere, expect=1)
+    assert "profile ci" in ended.stderr and "AccessKeyId" in ended.stderr and "secret" not in ended.stderr.lower().split()
+
+
+class Lender(BaseHTTPRequestHandler):
+    """STS that lends the keys of `server.keys`, and keeps what it was asked."""
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self.server.asked.append((dict(self.headers), dict(urllib.parse.parse_qsl(body))))
+        access, secret = self.server.keys
+        until = (datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        answer = (
+            "<AssumeRoleResponse><AssumeRoleResult><Credentials>"
+            f"<AccessKeyId>{access}</AccessKeyId><SecretAccessKey>{secret}</SecretAccessKey>"
+            f"<SessionToken>lent</SessionToken><Expiration>{until}</Expiration>"
+            "</Credentials></AssumeRoleResult></AssumeRoleResponse>"
+        ).encode()
+        if access is None:
+            answer = b"<ErrorResponse><Error><Code>AccessDenied</Code><Message>not you</Message></Error></ErrorResponse>"
+        self.send_response(403 if access is None else 200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_role_is_taken_on_through_sts_by_the_keys_that_its_profile_names(yard, remote):
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Lender)
+    server.keys, server.asked = tuple(remote.endpoint.variables[name] for name in names), []
+    threading.Thread(target=server.serve_forever).start()
+    try:
+        yard.file("home/.aws/credentials", "[base]\naws_access_key_id = BASE\naws_secret_access_key = b\n")
+        role = "arn:aws:iam::000000000000:role/trainer"
+        yard.file("home/.aws/config", f"[profile ci]\nrole_arn = {role}\nsource_profile = base\nrole_session_name = me\n")
+        yard.give_away(data=False)
+        environment = {
+            "TRAINYARD_DATA_DIR": str(yard.root / "nothing"), "AWS_ENDPOINT_URL": remote.endpoint.url,
+            "AWS_ENDPOINT_URL_STS": f"http://127.0.0.1:{server.server_port}",
+        }
+        yard.command("list", "--profile", "ci", env=environment)
+        ((headers, form),) = server.asked
+        assert (form["Action"], form["RoleArn"], form["RoleSessionName"]) == ("AssumeRole", role, "me")
+        assert headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=BASE/")
+        assert "/us-east-1/sts/aws4_request" in headers["authorization"]
+        server.keys = (None, None)
+        ended = yard.command("list", "--profile", "ci", env=environment, expect=1)
+        assert "AssumeRole" in ended.stderr and "not you (AccessDenied)" in ended.stderr
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_every_command_shows_examples_and_completes(yard):

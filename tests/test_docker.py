@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import datetime
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import signal
 import daemon
 import pytest
 import yard as yards
+from endpoint import GROUP, ROLE, Endpoint, SageMaker
 from images import layer, of_machine
 from registry import serve
 from test_images import TELL, oci_layout
@@ -56,6 +58,31 @@ def test_what_is_run_follows_docker_run_with_train(docker, image, entrypoint, re
     if request_arguments:
         algorithm["ContainerArguments"] = request_arguments
     assert docker.run(docker.job("x", AlgorithmSpecification=algorithm)).log() == [expected]
+
+
+def test_what_a_container_takes_is_told_by_the_daemon(docker, image):
+    name = image("head -c 67108864 /dev/zero > /dev/shm/held\ni=0; while [ $i -lt 3000000 ]; do i=$((i+1)); done\n")
+    endpoint = Endpoint(docker)
+    sagemaker = SageMaker(docker, endpoint)
+    docker.give_away()
+    job = docker.job(name, RoleArn=ROLE)
+    sagemaker.api.create_training_job(**job)
+    ended = sagemaker.ended(job["TrainingJobName"])
+    assert ended["TrainingJobStatus"] == "Completed", ended
+    cloudwatch = endpoint.client("cloudwatch")
+    hour = datetime.timedelta(hours=1)
+
+    def highest(metric):
+        points = cloudwatch.get_metric_statistics(
+            Namespace=GROUP, MetricName=metric, Dimensions=[{"Name": "Host", "Value": f"{job['TrainingJobName']}/algo-1"}],
+            Period=60, Statistics=["Maximum"], StartTime=ended["CreationTime"] - hour, EndTime=ended["CreationTime"] + hour,
+        )["Datapoints"]
+        return max((point["Maximum"] for point in points), default=None)
+
+    assert highest("CPUUtilization") > 10
+    assert 0 < highest("MemoryUtilization") < 100
+    assert 0 < highest("DiskUtilization") <= 100
+    endpoint.stop()
 
 
 LOOK = """

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 from images import base, docker_archive, layer
-from yard import channel
+from yard import CDI, channel
 
 GROUPS = Path("/sys/fs/cgroup")
-CDI = Path("/etc/cdi")
 
 
 def resources(instance_type, instances=1, volume=1):
@@ -144,34 +143,6 @@ def test_a_type_with_gpus_is_refused_where_there_are_none_unless_they_are_ignore
     error = yard.refused(job)
     assert "ml.p3.8xlarge has 4 V100" in error and "no GPU" in error and "--gpus ignore" in error
     assert yard.run(job, "--gpus", "ignore").log() == ["void"]
-
-
-@pytest.fixture
-def described(yard):
-    """Describes two GPUs that are none, as NVIDIA's generator describes real ones."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can describe devices of the machine")
-    library = yard.file("driver/libcuda.so.1", "of the driver\n")
-    devices = "".join(
-        f"- name: '{number}'\n  containerEdits: {{deviceNodes: [{{path: /dev/nvidia{number}, hostPath: /dev/{device}}}]}}\n"
-        for number, device in enumerate(("zero", "full")))
-    text = (
-        f"cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n{devices}containerEdits:\n"
-        "  env: [NVIDIA_VISIBLE_DEVICES=void, OF_DRIVER=yes]\n"
-        f"  mounts: [{{hostPath: {library}, containerPath: /usr/driver/libcuda.so.1, options: [ro, bind]}}]\n"
-        "  hooks:\n"
-        "  - {hookName: createContainer, path: /usr/bin/nvidia-cdi-hook,"
-        " args: [nvidia-cdi-hook, create-symlinks, --link, 'libcuda.so.1::/usr/driver/libcuda.so']}\n"
-        "  - {hookName: createContainer, path: /usr/bin/nvidia-cdi-hook,"
-        " args: [nvidia-cdi-hook, update-ldcache, --folder, /usr/driver]}\n")
-    made = not CDI.exists()
-    CDI.mkdir(exist_ok=True)
-    file = CDI / f"trainyard-test-{os.getpid()}.yaml"
-    file.write_text(text)
-    yield
-    file.unlink()
-    if made:
-        CDI.rmdir()
 
 
 def test_gpus_are_dealt_out_with_what_their_driver_needs(yard, described, program):

@@ -20,6 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 DEADLINE = 60
+
+# Where GPUs of the machine are described.
+CDI = Path("/etc/cdi")
 """Seconds after which anything that a test waits for has failed."""
 
 PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin") or shutil.which("python3")

@@ -292,15 +292,7 @@ impl Store {
     }
 
     fn events(&self, job: &str) -> Result<Vec<(Timestamp, Event)>, StoreError> {
-        let mut statement =
-            self.connection.prepare_cached("SELECT at, event FROM events WHERE job = ?1 ORDER BY number")?;
-        let rows = statement.query_map([job], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?;
-        let mut events = Vec::new();
-        for row in rows {
-            let (at, event) = row?;
-            events.push((timestamp(at), of_json(job, &event)?));
-        }
-        Ok(events)
+        events_in(&self.connection, "events", job)
     }
 
     fn placements(&self, job: &str) -> Result<Vec<(u32, String)>, StoreError> {
@@ -309,6 +301,19 @@ impl Store {
         let rows = statement.query_map([job], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
+}
+
+/// What has happened to a job, from a table of that form.
+fn events_in(connection: &Connection, table: &str, job: &str) -> Result<Vec<(Timestamp, Event)>, StoreError> {
+    let sql = format!("SELECT at, event FROM {table} WHERE job = ?1 ORDER BY number");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map([job], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?;
+    let mut events = Vec::new();
+    for row in rows {
+        let (at, event) = row?;
+        events.push((timestamp(at), of_json(job, &event)?));
+    }
+    Ok(events)
 }
 
 /// Another process may be making the same tables.

@@ -17,9 +17,10 @@ mod text_map;
 pub use parse::{ParseError, parse_json};
 pub use request::{
     AlgorithmSpecification, Channel, CheckpointConfig, CreateTrainingJobRequest, DataSource, DatasetSource,
-    FileSystemDataSource, HubAccessConfig, InstanceGroup, InstancePlacementConfig, MetricDefinition,
-    ModelAccessConfig, OutputDataConfig, PlacementSpecification, ResourceConfig, RetryStrategy, S3DataSource,
-    ShuffleConfig, StoppingCondition, Tag, TrainingImageConfig, TrainingRepositoryAuthConfig, VpcConfig,
+    FileSystemDataSource, HubAccessConfig, InstanceGroup, InstancePlacementConfig, InstancePreference,
+    MetricDefinition, ModelAccessConfig, OutputDataConfig, PlacementSpecification, ResourceConfig,
+    RetryStrategy, S3DataSource, ShuffleConfig, StoppingCondition, Tag, TrainingImageConfig,
+    TrainingRepositoryAuthConfig, VpcConfig,
 };
 pub use rules::{
     CollectionConfiguration, DebugHookConfig, ExperimentConfig, InfraCheckConfig, MlflowConfig,

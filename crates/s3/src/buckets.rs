@@ -62,12 +62,19 @@ impl Buckets {
             return Err(s3_error!(BucketNotEmpty, "the bucket {name} still has objects"));
         }
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let folder = self.folder(name);
-        remove_if_there(&folder.join(HIDDEN))?;
-        remove_empty(&folder)
-            .map_err(|_| s3_error!(BucketNotEmpty, "the bucket {name} has files without keys"))?;
+        // Even if it stays: its index is gone by then.
         open.remove(name);
-        Ok(())
+        let folder = self.folder(name);
+        match fs::remove_dir_all(folder.join(HIDDEN)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                return Err(s3_error!(BucketNotEmpty, "something is being written to the bucket {name}"));
+            }
+            Err(error) => return Err(internal(error)),
+        }
+        remove_empty(&folder)
+            .map_err(|_| s3_error!(BucketNotEmpty, "the bucket {name} has files without keys"))
     }
 
     /// Names and times at which the buckets were made, in order of their names.
@@ -96,13 +103,6 @@ impl Buckets {
     }
 }
 
-fn remove_if_there(folder: &std::path::Path) -> S3Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(internal(error)),
-        _ => Ok(()),
-    }
-}
-
 /// Removes a folder that has nothing in it but such folders.
 fn remove_empty(folder: &std::path::Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
@@ -112,4 +112,45 @@ fn remove_empty(folder: &std::path::Path) -> io::Result<()> {
         }
     }
     fs::remove_dir(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use s3s::S3ErrorCode;
+
+    use super::*;
+
+    /// Found by random requests, of which two in a million met so.
+    #[test]
+    fn a_bucket_that_is_removed_while_something_is_written_to_it_is_not_empty_and_no_fault() {
+        let folder = tempfile::tempdir().unwrap();
+        let buckets = Buckets::new(BTreeMap::new(), folder.path().to_owned());
+        let busy = folder.path().join("busy").join(HIDDEN).join("tmp");
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    // The folder is gone at times.
+                    let _ = fs::create_dir_all(&busy);
+                    let _ = fs::write(busy.join("draft"), "");
+                }
+            });
+            let until = Instant::now() + Duration::from_secs(60);
+            let mut met = false;
+            while !met && Instant::now() < until {
+                buckets.create("busy").unwrap();
+                if let Err(error) = buckets.remove("busy") {
+                    let gone = *error.code() == S3ErrorCode::NoSuchBucket;
+                    assert!(gone || *error.code() == S3ErrorCode::BucketNotEmpty, "{error:?}");
+                    met = error.message().is_some_and(|text| text.contains("is being written"));
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+            assert!(met, "they never met");
+        });
+    }
 }

@@ -10,8 +10,10 @@ use reqwest::{Method, Response, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+mod credentials;
 mod error;
 pub(crate) mod jobs;
 pub(crate) mod logs;
@@ -20,9 +22,12 @@ pub(crate) mod place;
 mod profile;
 pub(crate) mod usage;
 
+pub(crate) use credentials::Credentials;
 pub(crate) use error::CallError;
-pub(crate) use place::{Credentials, Own, Place, Service, Wish};
+pub(crate) use place::{Own, Place, PlaceError, Service, Wish};
 pub(crate) use profile::Profiles;
+
+use credentials::Lent;
 
 use crate::signature::{Paths, Signed, Signer, hex, sign};
 
@@ -64,6 +69,8 @@ pub(crate) struct Client {
     place: Place,
     /// Whether an answer has come.
     reached: AtomicBool,
+    /// Keys that somebody has lent.
+    lent: Mutex<Option<Lent>>,
 }
 
 impl Client {
@@ -85,7 +92,7 @@ impl Client {
                 .with_context(|| format!("AWS_CA_BUNDLE {}", path.display()))?;
             builder = builder.tls_certs_merge(certificates);
         }
-        Ok(Self { http: builder.build()?, place, reached: AtomicBool::new(false) })
+        Ok(Self { http: builder.build()?, place, reached: AtomicBool::new(false), lent: Mutex::default() })
     }
 
     /// Where it goes.
@@ -151,7 +158,16 @@ impl Client {
 
     /// Sends one signed request.
     async fn send(&self, outgoing: &Outgoing<'_>) -> Result<Response, CallError> {
-        let headers = self.signed(outgoing)?;
+        self.send_as(outgoing, &self.credentials().await?).await
+    }
+
+    /// Sends one request that these keys sign.
+    async fn send_as(
+        &self,
+        outgoing: &Outgoing<'_>,
+        credentials: &Credentials,
+    ) -> Result<Response, CallError> {
+        let headers = self.signed(outgoing, credentials)?;
         let Outgoing { method, url, body, .. } = outgoing;
         let request = self.http.request(method.clone(), (*url).clone()).headers(headers);
         let sent = request.body((*body).to_owned()).send().await;
@@ -159,11 +175,10 @@ impl Client {
     }
 
     /// All headers of a request, its signature among them.
-    fn signed(&self, outgoing: &Outgoing<'_>) -> Result<HeaderMap, CallError> {
+    fn signed(&self, outgoing: &Outgoing<'_>, credentials: &Credentials) -> Result<HeaderMap, CallError> {
         let Outgoing { method, service, url, headers: given, body } = outgoing;
         let value =
             |text: &str| HeaderValue::from_str(text).map_err(|_| CallError::Unsendable(text.to_owned()));
-        let credentials = &self.place.credentials;
         let mut headers = HeaderMap::new();
         for (name, text) in *given {
             headers.insert(*name, value(text)?);

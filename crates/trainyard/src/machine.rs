@@ -19,16 +19,13 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 /// Puts together what is configured and what the environment has; `grace` is `--grace SECONDS`.
 pub(crate) fn machine(config: &Config, grace: Option<Duration>) -> anyhow::Result<Machine> {
     let data = &config.data_dir.value;
-    let buckets = config.places.buckets.iter();
-    let buckets = buckets.map(|(name, folder)| (name.clone(), folder.value.clone()));
     let file_systems = config.places.file_systems.iter();
     let images = config.places.images.iter();
     Ok(Machine {
         program: env::current_exe().context("finding this program's own file")?,
         base_environment: base_environment(),
         region: region(),
-        buckets: Buckets::new(buckets.collect(), data.join("s3"))
-            .with_stores(config.storage.buckets.clone(), config.storage.others.clone()),
+        buckets: buckets(config),
         file_systems: file_systems.map(|(id, folder)| (id.clone(), folder.value.clone())).collect(),
         credentials: store_credentials(),
         cache_limit: config.storage.cache_limit(data),
@@ -41,6 +38,14 @@ pub(crate) fn machine(config: &Config, grace: Option<Duration>) -> anyhow::Resul
         limits: config.resources.limits.value.into(),
         gpus: config.resources.gpus.value.into(),
     })
+}
+
+/// Which bucket is where.
+pub(crate) fn buckets(config: &Config) -> Buckets {
+    let folders = config.places.buckets.iter();
+    let folders = folders.map(|(name, folder)| (name.clone(), folder.value.clone()));
+    Buckets::new(folders.collect(), config.data_dir.value.join("s3"))
+        .with_stores(config.storage.buckets.clone(), config.storage.others.clone())
 }
 
 /// What the environment of this process says about credentials of stores.

@@ -3,14 +3,18 @@
 //!
 //! Pure: the time and the secrets come from the caller.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use hmac::{Hmac, KeyInit, Mac};
 use hyper::HeaderMap;
+use percent_encoding::percent_decode_str;
 use sha2::{Digest, Sha256};
 
 /// How far a client's clock may be off, in seconds.
 const CLOCK_SKEW: i64 = 15 * 60;
+/// For how long a signature in a query is good at most: a week.
+const LONGEST_LIFE: i64 = 7 * 86_400;
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
 /// A request as it was signed.
@@ -38,12 +42,14 @@ pub(crate) struct Signer {
 pub(crate) enum SignatureError {
     #[error("Missing Authentication Token: sign the request with the keys that `trainyard env` prints")]
     Missing,
-    #[error("the Authorization header has no usable {0}")]
+    #[error("the signature in the Authorization header or in the query has no usable {0}")]
     Incomplete(&'static str),
     #[error("The security token included in the request is invalid.")]
     UnknownKey,
     #[error("Signature expired: the request was signed at another time than the clock of this machine shows")]
     Clock,
+    #[error("The header x-amz-target has to be signed too: it says what is done")]
+    UnsignedTarget,
     #[error(
         "The request signature we calculated does not match the signature you provided. Check your AWS Secret \
          Access Key and signing method."
@@ -58,21 +64,31 @@ impl SignatureError {
             Self::Missing => "MissingAuthenticationTokenException",
             Self::Incomplete(_) => "IncompleteSignatureException",
             Self::UnknownKey => "UnrecognizedClientException",
-            Self::Clock | Self::Mismatch => "InvalidSignatureException",
+            Self::Clock | Self::Mismatch | Self::UnsignedTarget => "InvalidSignatureException",
         }
     }
 }
 
-/// What the `Authorization` header says.
-struct Authorization<'a> {
+/// What is sent of a signature: in the `Authorization` header, or in the query of a presigned URL.
+struct Presented<'a> {
+    credential: Cow<'a, str>,
+    signed_headers: Cow<'a, str>,
+    signature: Cow<'a, str>,
+    date: Cow<'a, str>,
+    /// For how many seconds after its date it is good.
+    life: i64,
+    /// What of the query is signed.
+    query: Cow<'a, str>,
+}
+
+/// Whose key it is, and what the signature is good for.
+struct Credential<'a> {
     access_key: &'a str,
     /// `<date>/<region>/<service>/aws4_request`.
     scope: &'a str,
     date: &'a str,
     region: &'a str,
     service: &'a str,
-    signed_headers: &'a str,
-    signature: &'a str,
 }
 
 /// Checks that a request was signed with a known key, now; `now` is in seconds since 1970.
@@ -81,17 +97,28 @@ pub(crate) fn verify(
     secret: impl Fn(&str) -> Option<String>,
     now: i64,
 ) -> Result<Signer, SignatureError> {
-    let header = text(request.headers, "authorization").ok_or(SignatureError::Missing)?;
-    let given = parse(header)?;
-    let date = text(request.headers, "x-amz-date").ok_or(SignatureError::Incomplete("X-Amz-Date"))?;
+    let presented = match text(request.headers, "authorization") {
+        Some(header) => Presented::in_header(header, request)?,
+        None => Presented::in_query(request)?,
+    };
+    let Presented { signed_headers, date, .. } = &presented;
+    let given = Credential::parse(&presented.credential)?;
     let at = seconds(date).ok_or(SignatureError::Incomplete("X-Amz-Date"))?;
-    if (now - at).abs() > CLOCK_SKEW || !date.starts_with(given.date) {
+    let age = now - at;
+    if age < -CLOCK_SKEW || age > presented.life || !date.starts_with(given.date) {
         return Err(SignatureError::Clock);
     }
+    // Otherwise a URL that was given away for one operation could be used for another.
+    if request.headers.contains_key("x-amz-target")
+        && !signed_headers.split(';').any(|name| name == "x-amz-target")
+    {
+        return Err(SignatureError::UnsignedTarget);
+    }
     let secret = secret(given.access_key).ok_or(SignatureError::UnknownKey)?;
-    let canonical = canonical_request(request, given.signed_headers, Paths::EncodedTwice)?;
+    let as_signed = Signed { query: &presented.query, ..*request };
+    let canonical = canonical_request(&as_signed, signed_headers, Paths::EncodedTwice)?;
     let to_sign = to_sign(date, given.scope, &canonical);
-    let signature = from_hex(given.signature).ok_or(SignatureError::Incomplete("Signature"))?;
+    let signature = from_hex(&presented.signature).ok_or(SignatureError::Incomplete("Signature"))?;
     let key = signing_key(&secret, [given.date, given.region, given.service]);
     // In constant time.
     let right = keyed(&key).is_some_and(|mut mac| {
@@ -102,7 +129,7 @@ pub(crate) fn verify(
         return Err(SignatureError::Mismatch);
     }
     let owned = |text: &str| text.to_owned();
-    let Authorization { access_key, region, service, .. } = given;
+    let Credential { access_key, region, service, .. } = given;
     Ok(Signer { access_key: owned(access_key), region: owned(region), service: owned(service) })
 }
 
@@ -151,23 +178,63 @@ fn signing_key(secret: &str, scope: [&str; 3]) -> Vec<u8> {
     steps.fold(format!("AWS4{secret}").into_bytes(), |key, step| mac(&key, step.as_bytes()))
 }
 
-fn parse(header: &str) -> Result<Authorization<'_>, SignatureError> {
-    let rest =
-        header.strip_prefix(ALGORITHM).ok_or(SignatureError::Incomplete("algorithm (AWS4-HMAC-SHA256)"))?;
-    let part = |name: &'static str| {
-        let found = rest.split(',').find_map(|part| part.trim().strip_prefix(name)?.strip_prefix('='));
-        found.ok_or(SignatureError::Incomplete(name))
-    };
-    let (credential, signed_headers, signature) =
-        (part("Credential")?, part("SignedHeaders")?, part("Signature")?);
-    let (access_key, scope) = credential.split_once('/').ok_or(SignatureError::Incomplete("Credential"))?;
-    let mut steps = scope.split('/');
-    let (date, region, service, end) = (steps.next(), steps.next(), steps.next(), steps.next());
-    match (date, region, service, end, steps.next()) {
-        (Some(date), Some(region), Some(service), Some("aws4_request"), None) if date.len() == 8 => {
-            Ok(Authorization { access_key, scope, date, region, service, signed_headers, signature })
+impl<'a> Presented<'a> {
+    fn in_header(header: &'a str, request: &Signed<'a>) -> Result<Self, SignatureError> {
+        let rest = header
+            .strip_prefix(ALGORITHM)
+            .ok_or(SignatureError::Incomplete("algorithm (AWS4-HMAC-SHA256)"))?;
+        let part = |name: &'static str| {
+            let found = rest.split(',').find_map(|part| part.trim().strip_prefix(name)?.strip_prefix('='));
+            found.map(Cow::Borrowed).ok_or(SignatureError::Incomplete(name))
+        };
+        let date = text(request.headers, "x-amz-date").ok_or(SignatureError::Incomplete("X-Amz-Date"))?;
+        Ok(Self {
+            credential: part("Credential")?,
+            signed_headers: part("SignedHeaders")?,
+            signature: part("Signature")?,
+            date: date.into(),
+            life: CLOCK_SKEW,
+            query: request.query.into(),
+        })
+    }
+
+    /// IAM user guide, "Authenticating requests: query parameters".
+    fn in_query(request: &Signed<'a>) -> Result<Self, SignatureError> {
+        let pairs = || request.query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        let find = |wanted: &str| {
+            let (_, value) = pairs().find(|(name, _)| *name == wanted)?;
+            percent_decode_str(value).decode_utf8().ok()
+        };
+        let part = |name: &'static str| find(name).ok_or(SignatureError::Incomplete(name));
+        if find("X-Amz-Algorithm").ok_or(SignatureError::Missing)? != ALGORITHM {
+            return Err(SignatureError::Incomplete("algorithm (AWS4-HMAC-SHA256)"));
         }
-        _ => Err(SignatureError::Incomplete("Credential")),
+        let life = find("X-Amz-Expires").map_or(Some(CLOCK_SKEW), |text| text.parse().ok());
+        let life = life.filter(|life| (1..=LONGEST_LIFE).contains(life));
+        let signed = request.query.split('&').filter(|pair| !pair.starts_with("X-Amz-Signature="));
+        Ok(Self {
+            credential: part("X-Amz-Credential")?,
+            signed_headers: part("X-Amz-SignedHeaders")?,
+            signature: part("X-Amz-Signature")?,
+            date: part("X-Amz-Date")?,
+            life: life.ok_or(SignatureError::Incomplete("X-Amz-Expires (1 to 604800 seconds)"))?,
+            query: signed.collect::<Vec<_>>().join("&").into(),
+        })
+    }
+}
+
+impl<'a> Credential<'a> {
+    fn parse(credential: &'a str) -> Result<Self, SignatureError> {
+        let (access_key, scope) =
+            credential.split_once('/').ok_or(SignatureError::Incomplete("Credential"))?;
+        let mut steps = scope.split('/');
+        let (date, region, service, end) = (steps.next(), steps.next(), steps.next(), steps.next());
+        match (date, region, service, end, steps.next()) {
+            (Some(date), Some(region), Some(service), Some("aws4_request"), None) if date.len() == 8 => {
+                Ok(Self { access_key, scope, date, region, service })
+            }
+            _ => Err(SignatureError::Incomplete("Credential")),
+        }
     }
 }
 
@@ -341,6 +408,57 @@ mod tests {
         {
             assert!(check(&[("authorization", damaged)], b"", NOW).is_err(), "{damaged}");
         }
+    }
+
+    /// Made with botocore's `SigV4QueryAuth`, with the keys of the example above.
+    const PRESIGNED: &str = "Action=GetCallerIdentity&Version=2011-06-15&\
+         X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=AKIDEXAMPLE%2F20150830%2Fus-east-1%2Fsts%2Faws4_request&\
+         X-Amz-Date=20150830T123600Z&X-Amz-Expires=60&X-Amz-SignedHeaders=host&\
+         X-Amz-Signature=1d10ef2bc2bb1b02201752f1912e9eb7a5df0d0d7bd2cc98b1f5557b7a9254be";
+
+    fn check_query(
+        query: &str,
+        changes: &[(&'static str, &'static str)],
+        now: i64,
+    ) -> Result<Signer, SignatureError> {
+        let changes = changes.iter().chain(&[("host", "sts.amazonaws.com")]);
+        let headers: HeaderMap = changes
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect();
+        let request = Signed { method: "GET", path: "/", query, headers: &headers, body: b"" };
+        verify(&request, |access| (access == "AKIDEXAMPLE").then(|| SECRET.to_owned()), now)
+    }
+
+    #[test]
+    fn a_url_that_botocore_has_presigned_is_good_for_its_time_and_as_it_is() {
+        use SignatureError::{Clock, Incomplete, Mismatch, Missing, UnknownKey, UnsignedTarget};
+        let signer = check_query(PRESIGNED, &[], NOW).unwrap();
+        assert_eq!((signer.region.as_str(), signer.service.as_str()), ("us-east-1", "sts"));
+        assert!(
+            check_query(PRESIGNED, &[], NOW + 60).is_ok()
+                && check_query(PRESIGNED, &[], NOW - CLOCK_SKEW).is_ok()
+        );
+        assert_eq!(check_query(PRESIGNED, &[], NOW + 61), Err(Clock));
+        assert_eq!(check_query(PRESIGNED, &[], NOW - CLOCK_SKEW - 1), Err(Clock));
+        let changed = |from: &str, to: &str| {
+            assert!(PRESIGNED.contains(from), "{from}");
+            check_query(&PRESIGNED.replace(from, to), &[], NOW)
+        };
+        assert_eq!(changed("GetCallerIdentity", "GetSessionToken"), Err(Mismatch));
+        assert_eq!(changed("X-Amz-Expires=60", "X-Amz-Expires=6000"), Err(Mismatch));
+        assert_eq!(changed("us-east-1", "eu-west-1"), Err(Mismatch));
+        assert_eq!(changed("AKIDEXAMPLE", "OTHER"), Err(UnknownKey));
+        assert_eq!(changed("X-Amz-Algorithm=AWS4-HMAC-SHA256", "a=b"), Err(Missing));
+        for life in ["0", "-1", "604801", "", "x"] {
+            let wrong = changed("X-Amz-Expires=60", &format!("X-Amz-Expires={life}"));
+            assert_eq!(wrong, Err(Incomplete("X-Amz-Expires (1 to 604800 seconds)")), "{life}");
+        }
+        assert_eq!(
+            changed("SignedHeaders=host", "SignedHeaders=date"),
+            Err(Incomplete("SignedHeaders (host)"))
+        );
+        let target = ("x-amz-target", "SageMaker.ListTrainingJobs");
+        assert_eq!(check_query(PRESIGNED, &[target], NOW), Err(UnsignedTarget));
     }
 
     #[test]

@@ -84,7 +84,8 @@ pub struct ArchiveReader<R: Read> {
     ended: bool,
 }
 
-/// One entry; reading it gives its content.
+/// One entry; reading it gives its content. An error of that holds a [`ReadError`], to be told from those of whatever the
+/// content is written to.
 pub struct ArchiveEntry<'a, R: Read> {
     /// The instance that packed it, if the archive says so.
     pub host: Option<String>,
@@ -267,10 +268,15 @@ impl<R: Read> Read for ArchiveEntry<'_, R> {
         if wanted == 0 {
             return Ok(0);
         }
-        let count = self.archive.tar.read(&mut buffer[..wanted])?;
-        if count == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
+        let offset = self.archive.offset;
+        let count = match self.archive.tar.read(&mut buffer[..wanted]) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            read => read,
+        };
+        let count = count.map_err(|source| match source.kind() {
+            io::ErrorKind::Interrupted => source,
+            kind => io::Error::new(kind, ReadError::Io { offset, source }),
+        })?;
         self.archive.content_left -= count as u64;
         self.archive.offset += count as u64;
         Ok(count)

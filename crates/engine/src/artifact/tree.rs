@@ -73,10 +73,10 @@ fn unpack_part(part: &PartFile, tree: Tree<'_>) -> Result<(), UnpackError> {
     let mut archive = ArchiveReader::new(part.packed.codec.header().chain(file).chain(tail.as_slice()));
     while let Some(mut entry) = archive.next_entry().map_err(damaged)? {
         let path = PathBuf::from(std::ffi::OsStr::from_bytes(&entry.path));
-        unpack_entry(&mut entry, &part.host, &path, tree).map_err(|source| UnpackError::Write {
-            host: part.host.clone(),
-            path,
-            source,
+        let unpacked = unpack_entry(&mut entry, &part.host, &path, tree);
+        unpacked.map_err(|error| match error.downcast::<ReadError>() {
+            Ok(source) => damaged(source),
+            Err(source) => UnpackError::Write { host: part.host.clone(), path, source },
         })?;
     }
     Ok(())
@@ -110,11 +110,8 @@ fn write<R: Read>(entry: &mut ArchiveEntry<'_, R>, path: &Path) -> io::Result<()
         0o600 | entry.mode,
     );
     let (mut file, _) = options.open(path)?.into_parts();
-    let (size, modified) = (entry.size, entry.modified);
-    let written = io::copy(entry, &mut file)?;
-    if written != size {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
+    let modified = entry.modified;
+    io::copy(entry, &mut file)?;
     file.flush()?;
     match modified.and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))) {
         Some(modified) => file.set_modified(modified),

@@ -87,7 +87,7 @@ impl Usage {
 
 async fn measure(measured: Measured, mut appender: Appender, mut stopped: oneshot::Receiver<()>) {
     let started = Instant::now();
-    let mut gpus = Gpus::new("nvidia-smi", &measured.gpus);
+    let mut gpus = Gpus::new(&["nvidia-smi"], &measured.gpus);
     let mut before = (started, Duration::ZERO);
     loop {
         let looked = async {

@@ -166,10 +166,14 @@ fn resources(sent: &wire::ResourceConfig) -> Result<ResourceSpec, Violation> {
     let groups = if heterogeneous {
         sent.instance_groups.iter().flatten().map(group).collect::<Result<_, _>>()?
     } else {
+        // This machine has capacity at once for whatever is wanted most.
+        let wanted = sent.instance_preferences.iter().flatten().next();
+        let instance_type = wanted.map_or(&sent.instance_type, |wanted| &wanted.instance_type);
+        let number = wanted.and_then(|wanted| wanted.instance_count).or(sent.instance_count);
         vec![InstanceGroup {
             name: ONE_GROUP.to_owned(),
-            instance_type: required("resourceConfig.instanceType", sent.instance_type.clone())?,
-            count: required("resourceConfig.instanceCount", count(sent.instance_count))?,
+            instance_type: required("resourceConfig.instanceType", instance_type.clone())?,
+            count: required("resourceConfig.instanceCount", count(number))?,
         }]
     };
     Ok(ResourceSpec {

@@ -133,6 +133,17 @@ impl Asked {
     }
 }
 
+/// Members of the answer of `DescribeTrainingJob` that have their place in a request, and no meaning there.
+fn told_alone(sent: &wire::ResourceConfig) -> impl Iterator<Item = Unsupported> {
+    let selected = [
+        ("ResourceConfig.SelectedInstanceType", sent.selected_instance_type.is_some()),
+        ("ResourceConfig.SelectedInstanceCount", sent.selected_instance_count.is_some()),
+    ];
+    let why = "not supported in a request: DescribeTrainingJob tells it";
+    let refusal = |(member, _): (&str, bool)| Unsupported { member: member.to_owned(), why: why.to_owned() };
+    selected.into_iter().filter(|(_, sent)| *sent).map(refusal)
+}
+
 /// Refuses a member that is asked for without a capability.
 fn refuse((member, missing): (&'static str, bool)) -> Option<Unsupported> {
     missing.then(|| Unsupported { member: member.to_owned(), why: "not supported yet".to_owned() })
@@ -216,6 +227,8 @@ fn resources(spec: &TrainingJobSpec, can: &Capabilities) -> Vec<Unsupported> {
     let sent = spec.request.resource_config.as_ref();
     let key = sent.and_then(|sent| sent.volume_kms_key_id.as_ref()).is_some_and(|key| !key.is_empty());
     let plan = sent.is_some_and(|sent| sent.training_plan_arn.is_some());
+    let preferred = sent.and_then(|sent| sent.instance_preferences.as_ref()).into_iter().flatten();
+    let plans = preferred.into_iter().any(|one| one.training_plan_arns.is_some());
     let placement = sent.is_some_and(|sent| sent.instance_placement_config.is_some());
     [
         ("ResourceConfig.VolumeKmsKeyId", key && !can.kms),
@@ -223,9 +236,11 @@ fn resources(spec: &TrainingJobSpec, can: &Capabilities) -> Vec<Unsupported> {
         ("ResourceConfig.InstanceGroups", spec.resources.heterogeneous && !can.instance_groups),
         ("ResourceConfig.TrainingPlanArn", plan && !can.training_plans),
         ("ResourceConfig.InstancePlacementConfig", placement && !can.placement),
+        ("ResourceConfig.InstancePreferences.TrainingPlanArns", plans && !can.training_plans),
     ]
     .into_iter()
     .filter_map(refuse)
+    .chain(sent.into_iter().flat_map(told_alone))
     .collect()
 }
 

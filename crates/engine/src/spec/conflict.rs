@@ -54,6 +54,24 @@ pub enum Conflict {
         /// The member beside the groups.
         beside: &'static str,
     },
+    /// There are preferred types, and something that says in another way which are taken.
+    #[error(
+        "ResourceConfig has InstancePreferences, which do not go together with {beside}: leave out one of them"
+    )]
+    PreferencesAndMore {
+        /// The other member.
+        beside: &'static str,
+    },
+    /// It is not clear how many instances of a preferred type there are.
+    #[error(
+        "ResourceConfig.InstancePreferences: give InstanceCount either in each of them, or once in ResourceConfig"
+    )]
+    PreferredCounts,
+    /// Reserved capacity is named twice.
+    #[error(
+        "ResourceConfig has TrainingPlanArn, and InstancePreferences with TrainingPlanArns: leave out one of them"
+    )]
+    PreferredPlans,
     /// The job is larger than any that is run here.
     #[error("ResourceConfig asks for {count} instances: a job has at most 10000")]
     TooManyInstances {

@@ -62,6 +62,7 @@ static CONFIG_KEY: Text = limits(1, 256, &pattern::ANY_LINE);
 static CONFIG_VALUE: Text = limits(0, 256, &pattern::ANY_LINE);
 static EXPERIMENT_NAME: Text = limits(1, 120, &pattern::EXPERIMENT_NAME);
 static MODEL_ARN: Text = limits(1, 2048, &pattern::MODEL_ARN);
+static SEQUENCE_LENGTH: Text = limits(1, 50, &pattern::SEQUENCE_LENGTH);
 static EVALUATOR_ARN: Text = limits(0, usize::MAX, &pattern::ANY_LINE);
 static MLFLOW_ARN: Text = limits(0, 2048, &pattern::MLFLOW_ARN);
 static PACKAGE_GROUP_ARN: Text = limits(1, 2048, &pattern::PACKAGE_GROUP_ARN);
@@ -188,6 +189,16 @@ static RESOURCE_CONFIG: &[Member] = &[
     optional("InstanceGroups", Shape::Structures(size(0, 5), INSTANCE_GROUP)),
     optional("TrainingPlanArn", Shape::Text(&TRAINING_PLAN_ARN)),
     optional("InstancePlacementConfig", Shape::Structure(INSTANCE_PLACEMENT_CONFIG)),
+    optional("InstancePreferences", Shape::Structures(size(1, 5), INSTANCE_PREFERENCE)),
+    optional("SelectedInstanceType", Shape::Word(TRAINING_INSTANCE_TYPES)),
+    optional("SelectedInstanceCount", Shape::Number(0, INTEGER)),
+];
+
+static INSTANCE_PREFERENCE: &[Member] = &[
+    required("InstanceType", Shape::Word(TRAINING_INSTANCE_TYPES)),
+    // As of a group.
+    optional("InstanceCount", Shape::Number(1, INTEGER)),
+    optional("TrainingPlanArns", Shape::Texts(size(1, 1), &TRAINING_PLAN_ARN)),
 ];
 
 static INSTANCE_GROUP: &[Member] = &[
@@ -215,7 +226,7 @@ static VPC_CONFIG: &[Member] = &[
 static STOPPING_CONDITION: &[Member] = &[
     optional("MaxRuntimeInSeconds", Shape::Number(1, LONGEST_RUN)),
     optional("MaxWaitTimeInSeconds", Shape::Number(1, INTEGER)),
-    optional("MaxPendingTimeInSeconds", Shape::Number(7200, 2_419_200)),
+    optional("MaxPendingTimeInSeconds", Shape::Number(1800, 2_419_200)),
 ];
 
 static TAG: &[Member] = &[required("Key", Shape::Text(&TAG_KEY)), required("Value", Shape::Text(&TAG_VALUE))];
@@ -281,6 +292,7 @@ static SERVERLESS_JOB_CONFIG: &[Member] = &[
         Shape::Word(&["LLMAJEvaluation", "CustomScorerEvaluation", "BenchmarkEvaluation"]),
     ),
     optional("EvaluatorArn", Shape::Text(&EVALUATOR_ARN)),
+    optional("SequenceLength", Shape::Text(&SEQUENCE_LENGTH)),
 ];
 
 static MLFLOW_CONFIG: &[Member] = &[

@@ -66,6 +66,7 @@ patterns! {
     MODEL_ARN:
         r"(arn:[a-z0-9-\.]{1,63}:sagemaker:\w+(?:-\w+)+:(\d{12}|aws):hub-content\/)[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}\/Model\/[a-zA-Z0-9](-*[a-zA-Z0-9]){0,63}(\/\d{1,4}.\d{1,4}.\d{1,4})?",
         &hub_arn("Model");
+    SEQUENCE_LENGTH: r"\d+K", "[0-9]+K";
     KMS_KEY: "[a-zA-Z0-9:/_-]*", "[a-zA-Z0-9:/_-]*";
     TRAINING_PLAN_ARN: r"arn:aws[a-z\-]*:sagemaker:[a-z0-9\-]*:[0-9]{12}:training-plan/.*",
         &format!(r"arn:aws[a-z\-]*:sagemaker:[a-z0-9\-]*:[0-9]{{12}}:training-plan/{LINE}");

@@ -9,6 +9,7 @@ use super::{Conflict, DEFAULT_MAX_RUNTIME, MAX_INSTANCES, ObjectUri, Rule, UriEr
 use crate::wire::{AlgorithmSpecification, Channel, CreateTrainingJobRequest, ResourceConfig};
 
 mod channels;
+mod preferences;
 
 /// Values of `ProfilingIntervalInMilliseconds`; the model names them in words only.
 const PROFILING_INTERVALS: &[&str] = &["100", "200", "500", "1000", "5000", "60000"];
@@ -62,7 +63,11 @@ fn resources(request: &CreateTrainingJobRequest) -> Vec<Violation> {
     let Some(resources) = &request.resource_config else {
         return vec![absent(request, "resourceConfig", "ResourceConfig")];
     };
-    let mut found = if has_groups(resources) { groups(resources) } else { one_group(resources) };
+    let mut found = match (has_groups(resources), &resources.instance_preferences) {
+        (_, Some(listed)) => preferences::violations(request, resources, listed),
+        (true, None) => groups(resources),
+        (false, None) => one_group(resources),
+    };
     let count = instances(resources);
     if count > MAX_INSTANCES {
         found.push(Conflict::TooManyInstances { count }.into());
@@ -79,7 +84,9 @@ pub(super) fn has_groups(resources: &ResourceConfig) -> bool {
 
 fn instances(resources: &ResourceConfig) -> u64 {
     let groups = resources.instance_groups.iter().flatten().filter_map(|group| group.instance_count);
-    let counts = groups.chain(resources.instance_count);
+    let preferred =
+        resources.instance_preferences.iter().flatten().filter_map(|one| one.instance_count).max();
+    let counts = groups.chain(resources.instance_count).chain(preferred);
     counts.filter_map(|count| u64::try_from(count).ok()).fold(0, u64::saturating_add)
 }
 
@@ -120,7 +127,9 @@ fn keep_alive(request: &CreateTrainingJobRequest, resources: &ResourceConfig) ->
 fn volume_key(resources: &ResourceConfig) -> Option<Conflict> {
     resources.volume_kms_key_id.as_ref().filter(|key| !key.is_empty())?;
     let groups = resources.instance_groups.iter().flatten().filter_map(|group| group.instance_type.as_ref());
-    let mut types = resources.instance_type.iter().chain(groups);
+    let preferred =
+        resources.instance_preferences.iter().flatten().filter_map(|one| one.instance_type.as_ref());
+    let mut types = resources.instance_type.iter().chain(groups).chain(preferred);
     let own_disk = |name: &&String| {
         let family = name.strip_prefix("ml.").and_then(|name| name.split_once('.'));
         family.is_some_and(|(family, _)| LOCAL_STORAGE_FAMILIES.contains(&family))

@@ -5,6 +5,7 @@ mod conflicts;
 mod coverage;
 mod limits;
 mod model;
+mod preferences;
 mod uris;
 
 use serde_json::{Value, json};

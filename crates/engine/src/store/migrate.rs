@@ -5,9 +5,10 @@ use std::path::Path;
 use rusqlite::{Connection, Transaction, params};
 use serde_json::Value;
 
-use super::{INDEXES, SCHEMA, SCHEMA_VERSION, StoreError, facts, milliseconds, of_json, timestamp, to_json};
+use super::{
+    INDEXES, SCHEMA, SCHEMA_VERSION, StoreError, events_in, facts, milliseconds, of_json, timestamp, to_json,
+};
 use crate::job::{Event, Job, Outline};
-use crate::run::Timestamp;
 
 /// Version 1 had neither outlines nor columns for lists, and its jobs were planned before they were stored. What
 /// is missing stands in the plans; a job whose plan is gone could not be taken up and is forgotten.
@@ -109,16 +110,4 @@ fn outline(job: &str, plan: &Path) -> Option<Outline> {
     let host = |instance: &Value| Some(instance["host"].as_str()?.to_owned());
     let hosts = plan["instances"].as_array()?.iter().map(host).collect::<Option<_>>()?;
     Some(Outline { job: job.to_owned(), hosts, merges: !plan["merge"].is_null() })
-}
-
-fn events_in(connection: &Connection, table: &str, job: &str) -> Result<Vec<(Timestamp, Event)>, StoreError> {
-    let sql = format!("SELECT at, event FROM {table} WHERE job = ?1 ORDER BY number");
-    let mut statement = connection.prepare_cached(&sql)?;
-    let rows = statement.query_map([job], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?;
-    let mut events = Vec::new();
-    for row in rows {
-        let (at, event) = row?;
-        events.push((timestamp(at), of_json(job, &event)?));
-    }
-    Ok(events)
 }

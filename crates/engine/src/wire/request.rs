@@ -252,6 +252,12 @@ shape! {
         training_plan_arn "TrainingPlanArn": String,
         /// Where instances are placed.
         instance_placement_config "InstancePlacementConfig": InstancePlacementConfig,
+        /// Types of which one is taken, the most wanted first; not together with a type or groups.
+        instance_preferences "InstancePreferences": Vec<InstancePreference>,
+        /// The type that was taken; told by `DescribeTrainingJob`, never sent.
+        selected_instance_type "SelectedInstanceType": String,
+        /// How many instances of it; told, never sent.
+        selected_instance_count "SelectedInstanceCount": i64,
     }
 }
 
@@ -264,6 +270,18 @@ shape! {
         instance_count "InstanceCount": i64,
         /// Name of the group.
         instance_group_name "InstanceGroupName": String,
+    }
+}
+
+shape! {
+    /// One of the types that a job could run on.
+    InstancePreference {
+        /// Type of the instances.
+        instance_type "InstanceType": String,
+        /// Number of the instances, if it is not the same for all types.
+        instance_count "InstanceCount": i64,
+        /// ARNs of reserved capacity.
+        training_plan_arns "TrainingPlanArns": Vec<String>,
     }
 }
 

@@ -126,6 +126,8 @@ shape! {
         evaluation_type "EvaluationType": String,
         /// Who judges it.
         evaluator_arn "EvaluatorArn": String,
+        /// Longest sequence in tokens, such as `32K`.
+        sequence_length "SequenceLength": String,
     }
 }
 

@@ -45,8 +45,11 @@ pub(super) enum Asked {
         /// Such as `GetLogEvents`.
         operation: String,
     },
-    /// A form of the query protocol; the body says which.
-    Query,
+    /// A form of the query protocol; body and query say which.
+    Query {
+        /// The query of the URL.
+        query: String,
+    },
     /// All the rest.
     S3,
 }
@@ -65,9 +68,15 @@ impl Asked {
             let old = kind.starts_with("application/x-amz-json-1.0");
             return Self::operation(if old { Form::JSON_1_0 } else { Form::JSON_1_1 }, service, operation);
         }
-        // Clients send forms to the root only; S3 has nothing to post there.
-        let root = request.uri().path() == "/" && request.method() == hyper::Method::POST;
-        if kind.starts_with("application/x-www-form-urlencoded") && root { Self::Query } else { Self::S3 }
+        // Clients send forms to the root only; S3 has nothing to post there, and nothing that is called an action.
+        let query = request.uri().query().unwrap_or_default();
+        let in_body =
+            kind.starts_with("application/x-www-form-urlencoded") && request.method() == hyper::Method::POST;
+        let in_query = || query.split('&').any(|field| field.starts_with("Action="));
+        if request.uri().path() == "/" && (in_body || in_query()) {
+            return Self::Query { query: query.to_owned() };
+        }
+        Self::S3
     }
 
     fn operation(form: Form, service: &str, operation: &str) -> Self {
@@ -77,7 +86,7 @@ impl Asked {
     fn form(&self) -> Form {
         match self {
             Self::Operation { form, .. } => *form,
-            Self::Query | Self::S3 => Form::Xml,
+            Self::Query { .. } | Self::S3 => Form::Xml,
         }
     }
 }
@@ -151,7 +160,11 @@ struct Call {
 
 impl Call {
     fn read(asked: &Asked, body: &[u8]) -> Result<Self, ApiError> {
-        let Asked::Operation { form, service, operation } = asked else { return Self::of_form(body) };
+        let (form, service, operation) = match asked {
+            Asked::Operation { form, service, operation } => (form, service, operation),
+            Asked::Query { query } => return Self::of_form(query, body),
+            Asked::S3 => return Self::of_form("", body),
+        };
         let service = Service::named(service).ok_or_else(|| {
             ApiError::new("UnknownOperationException", format!("there is no service {service} here"))
         })?;
@@ -164,8 +177,11 @@ impl Call {
         Ok(Self { service, operation: operation.clone(), input })
     }
 
-    fn of_form(body: &[u8]) -> Result<Self, ApiError> {
-        let mut form = query::form(body);
+    fn of_form(query: &str, body: &[u8]) -> Result<Self, ApiError> {
+        let mut form = query::form(query.as_bytes());
+        // Those of a presigned URL are no input.
+        form.retain(|(name, _)| !name.starts_with("X-Amz-"));
+        form.extend(query::form(body));
         let mut take = |wanted: &str| {
             let at = form.iter().position(|(name, _)| name == wanted)?;
             Some(form.remove(at).1)
@@ -287,7 +303,12 @@ mod tests {
         let protocol = ("smithy-protocol", "rpc-v2-cbor");
         assert_eq!(asked("POST", rpc, &[protocol]), Asked::operation(Form::Cbor, "G", "ListMetrics"));
         assert_eq!(asked("POST", rpc, &[]), Asked::S3, "a bucket may be called service");
-        assert_eq!(asked("POST", "/", &[form]), Asked::Query);
+        let query = |query: &str| Asked::Query { query: query.to_owned() };
+        assert_eq!(asked("POST", "/", &[form]), query(""));
+        let presigned = "Action=GetCallerIdentity&X-Amz-Expires=60";
+        assert_eq!(asked("GET", &format!("/?{presigned}"), &[]), query(presigned));
+        assert_eq!(asked("GET", &format!("/key?{presigned}"), &[]), Asked::S3);
+        assert_eq!(asked("GET", "/?max-buckets=1&prefix=Action", &[]), Asked::S3);
         assert_eq!(asked("POST", "/bucket/key?uploads", &[form]), Asked::S3);
         assert_eq!(asked("GET", "/", &[]), Asked::S3);
         assert_eq!(

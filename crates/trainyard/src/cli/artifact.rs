@@ -16,6 +16,7 @@ use crate::exit::Exit;
 
 mod read;
 mod source;
+mod stored;
 
 use source::Source;
 

@@ -93,7 +93,8 @@ async fn known_name(client: &Client, job: &str, host: Option<&str>) -> anyhow::R
 pub(super) fn instances(resources: &Value) -> u64 {
     let groups = resources["InstanceGroups"].as_array().into_iter().flatten();
     let in_groups: u64 = groups.filter_map(|group| group["InstanceCount"].as_u64()).sum();
-    resources["InstanceCount"].as_u64().unwrap_or(0).max(in_groups)
+    let selected = resources["SelectedInstanceCount"].as_u64();
+    selected.or(resources["InstanceCount"].as_u64()).unwrap_or(0).max(in_groups)
 }
 
 /// Why lines are followed no longer.

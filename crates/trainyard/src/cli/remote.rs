@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ValueHint;
+use trainyard_engine::storage::Stores;
 
 use super::serve::ADDRESS;
 use crate::api::announced;
-use crate::client::{Client, Credentials, Own, Place, Profiles, Wish};
+use crate::client::{Client, Credentials, Own, Place, PlaceError, Profiles, Wish};
 use crate::config::{Config, Flags};
 use crate::exit::Refused;
 use crate::keys::Keys;
+use crate::machine::{buckets, store_credentials};
 
 /// Which endpoint, and with which keys.
 #[derive(Clone, Debug, clap::Args)]
@@ -42,15 +44,38 @@ impl Remote {
         Ok(Arc::new(Client::new(place, bundle.as_deref())?))
     }
 
+    /// The stores of this machine's configuration, if the bucket is in one of them and nobody has named another S3.
+    ///
+    /// Our own endpoint has the buckets that are folders, and none of these.
+    pub(super) fn stores(&self, bucket: &str) -> anyhow::Result<Option<Stores>> {
+        let config = self.settings()?;
+        let buckets = buckets(&config);
+        if buckets.store(bucket).is_none() {
+            return Ok(None);
+        }
+        let is_own = match self.found(&config)? {
+            Ok(place) => place.has_own_objects,
+            Err(PlaceError::NoEndpoint) => true,
+            Err(error) => return Err(Refused::from(anyhow::Error::new(error)).into()),
+        };
+        Ok(is_own.then(|| Stores::new(buckets, store_credentials())))
+    }
+
     fn place(&self) -> anyhow::Result<Place> {
-        let Self { endpoint, region, profile, data_dir, config } = self.clone();
-        let flags = Flags { config, data_dir, ..Flags::default() };
-        let data = Config::read(&flags)?.data_dir.value;
-        let own = own(&data)?;
-        let profiles = Profiles::read(&variable, env::home_dir().as_deref())?;
-        let wish = Wish { endpoint, region, profile };
-        let found = Place::find(&wish, &variable, &profiles, own.as_ref());
+        let found = self.found(&self.settings()?)?;
         Ok(found.map_err(anyhow::Error::new).map_err(Refused::from)?)
+    }
+
+    fn settings(&self) -> Result<Config, Refused> {
+        let Self { data_dir, config, .. } = self.clone();
+        Config::read(&Flags { config, data_dir, ..Flags::default() })
+    }
+
+    fn found(&self, config: &Config) -> anyhow::Result<Result<Place, PlaceError>> {
+        let Self { endpoint, region, profile, .. } = self.clone();
+        let own = own(&config.data_dir.value)?;
+        let profiles = Profiles::read(&variable, env::home_dir().as_deref())?;
+        Ok(Place::find(&Wish { endpoint, region, profile }, &variable, &profiles, own.as_ref()))
     }
 }
 

@@ -3,6 +3,7 @@
 use reqwest::{StatusCode, Url};
 use serde_json::Value;
 
+use super::credentials::ProgramError;
 use super::is_passing;
 use crate::signature::SignatureError;
 
@@ -44,6 +45,9 @@ pub(crate) enum CallError {
     /// The request can't be signed.
     #[error(transparent)]
     Unsigned(#[from] SignatureError),
+    /// There are no keys to sign with.
+    #[error(transparent)]
+    NoKeys(#[from] ProgramError),
 }
 
 impl CallError {
@@ -109,7 +113,8 @@ impl CallError {
             | Self::Unreadable { .. }
             | Self::Changed { .. }
             | Self::Unsendable(_)
-            | Self::Unsigned(_) => false,
+            | Self::Unsigned(_)
+            | Self::NoKeys(_) => false,
         }
     }
 
@@ -154,7 +159,7 @@ fn is_refused(error: &reqwest::Error) -> bool {
 }
 
 /// The text of the first element of a name.
-fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
     let rest = xml.split_once(&format!("<{name}>"))?.1;
     Some(rest.split_once(&format!("</{name}>"))?.0)
 }

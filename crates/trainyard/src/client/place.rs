@@ -1,11 +1,10 @@
 //! Where requests go and with which keys: flags, then variables, then the files of AWS clients, then the endpoint of
 //! the data folder.
 
-use std::fmt;
-
 use reqwest::Url;
 
-use super::profile::Profiles;
+use super::credentials::{Credentials, Origin};
+use super::profile::{ProfileError, Profiles};
 
 /// What AWS clients take where nobody says anything.
 const DEFAULT_PROFILE: &str = "default";
@@ -19,10 +18,14 @@ pub(crate) enum Service {
     Logs,
     CloudWatch,
     S3,
+    Sts,
 }
 
 /// All of them, in the order of [`Place`]'s URLs.
-const SERVICES: [Service; 4] = [Service::SageMaker, Service::Logs, Service::CloudWatch, Service::S3];
+const SERVICES: [Service; 5] =
+    [Service::SageMaker, Service::Logs, Service::CloudWatch, Service::S3, Service::Sts];
+/// Those at the head of them that jobs are with; the last only lends keys.
+const OF_JOBS: usize = 4;
 
 impl Service {
     /// As signatures name it.
@@ -32,6 +35,7 @@ impl Service {
             Self::Logs => "logs",
             Self::CloudWatch => "monitoring",
             Self::S3 => "s3",
+            Self::Sts => "sts",
         }
     }
 
@@ -41,6 +45,7 @@ impl Service {
             Self::SageMaker | Self::Logs => "application/x-amz-json-1.1",
             Self::CloudWatch => "application/x-amz-json-1.0",
             Self::S3 => "application/octet-stream",
+            Self::Sts => "application/x-www-form-urlencoded; charset=utf-8",
         }
     }
 
@@ -50,7 +55,7 @@ impl Service {
             Self::SageMaker => "SageMaker",
             Self::Logs => "Logs_20140328",
             Self::CloudWatch => "GraniteServiceVersion20100801",
-            Self::S3 => "",
+            Self::S3 | Self::Sts => "",
         }
     }
 
@@ -61,6 +66,7 @@ impl Service {
             Self::Logs => (&["AWS_ENDPOINT_URL_CLOUDWATCH_LOGS", "AWS_ENDPOINT_URL_LOGS"], "cloudwatch_logs"),
             Self::CloudWatch => (&["AWS_ENDPOINT_URL_CLOUDWATCH"], "cloudwatch"),
             Self::S3 => (&["AWS_ENDPOINT_URL_S3"], "s3"),
+            Self::Sts => (&["AWS_ENDPOINT_URL_STS"], "sts"),
         }
     }
 
@@ -71,23 +77,10 @@ impl Service {
             Self::Logs => "logs",
             Self::CloudWatch => "monitoring",
             Self::S3 => "s3",
+            Self::Sts => "sts",
         };
         let domain = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
         format!("{first}.{region}.{domain}")
-    }
-}
-
-/// A key pair, and the token that belongs to one that is lent.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Credentials {
-    pub(crate) access_key: String,
-    pub(crate) secret: String,
-    pub(crate) token: Option<String>,
-}
-
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials").field("access_key", &self.access_key).finish_non_exhaustive()
     }
 }
 
@@ -112,11 +105,13 @@ pub(crate) struct Own {
 #[derive(Debug)]
 pub(crate) struct Place {
     /// As in [`SERVICES`].
-    urls: [Url; 4],
+    urls: [Url; SERVICES.len()],
+    /// Whether objects are asked of the data folder's own endpoint.
+    pub(crate) has_own_objects: bool,
     /// Whether jobs go to Amazon.
     pub(crate) is_amazon: bool,
     pub(crate) region: String,
-    pub(crate) credentials: Credentials,
+    pub(crate) credentials: Origin,
 }
 
 /// Why it is not known where to go.
@@ -126,11 +121,8 @@ pub(crate) enum PlaceError {
     Url { origin: String, url: String },
     #[error("there is no profile {0} in the credentials and config files of AWS")]
     NoProfile(String),
-    #[error(
-        "the profile {profile} gets its keys by {way}, which only Amazon's programs do; run: eval \"$(aws configure \
-         export-credentials --profile {profile} --format env)\""
-    )]
-    OtherWay { profile: String, way: &'static str },
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
     #[error(
         "there are no keys for {0}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile with --profile"
     )]
@@ -164,10 +156,10 @@ impl Place {
         let finder = Finder { wish, variable, profiles, profile: profile.as_deref() };
         let urls = finder.urls()?;
         // Nothing names an endpoint, so it is the one of the data folder.
-        let own_is_meant = urls.iter().all(Option::is_none) && !finder.asks_for_amazon();
+        let own_is_meant = urls[..OF_JOBS].iter().all(Option::is_none) && !finder.asks_for_amazon();
         let own_url = own.map(|own| own.url.as_str());
-        let to_own =
-            own_is_meant || (own_url.is_some() && urls.iter().flatten().any(|url| same(url, own_url)));
+        let to_own = own_is_meant
+            || (own_url.is_some() && urls[..OF_JOBS].iter().flatten().any(|url| same(url, own_url)));
         let region = finder.region();
         let region = match region {
             None if finder.asks_for_amazon() => return Err(PlaceError::NoRegion),
@@ -181,22 +173,17 @@ impl Place {
                 None => parse("--region", &format!("https://{}", service.host(&region)))?,
             });
         }
-        let urls: [Url; 4] = found.try_into().map_err(|_| PlaceError::NoEndpoint)?;
+        let urls: [Url; SERVICES.len()] = found.try_into().map_err(|_| PlaceError::NoEndpoint)?;
         let keys = own.filter(|_| to_own).and_then(|own| own.keys.clone());
         let credentials = finder.credentials(keys, own_is_meant, &urls[0])?;
         let is_amazon = is_amazons(&urls[0]);
-        Ok(Self { urls, is_amazon, region, credentials })
+        let has_own_objects = same(&urls[Service::S3 as usize], own_url);
+        Ok(Self { urls, has_own_objects, is_amazon, region, credentials })
     }
 
     /// The endpoint of a service.
     pub(crate) fn url(&self, service: Service) -> &Url {
-        let [sagemaker, logs, cloudwatch, s3] = &self.urls;
-        match service {
-            Service::SageMaker => sagemaker,
-            Service::Logs => logs,
-            Service::CloudWatch => cloudwatch,
-            Service::S3 => s3,
-        }
+        &self.urls[service as usize]
     }
 
     /// The URL of an object. Amazon's own S3 has the bucket in the host, unless its name has dots in it.
@@ -214,7 +201,9 @@ impl Place {
 
     /// Whether nothing of it leaves this machine.
     pub(super) fn is_loopback(&self) -> bool {
-        self.urls.iter().all(|url| {
+        let role = matches!(self.credentials, Origin::Role(_));
+        let asked = if role { &self.urls[..] } else { &self.urls[..OF_JOBS] };
+        asked.iter().all(|url| {
             let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
             let address = host.parse::<std::net::IpAddr>();
             host == "localhost" || host.ends_with(".localhost") || address.is_ok_and(|ip| ip.is_loopback())
@@ -277,18 +266,18 @@ impl Finder<'_> {
         own: Option<Credentials>,
         own_is_meant: bool,
         url: &Url,
-    ) -> Result<Credentials, PlaceError> {
+    ) -> Result<Origin, PlaceError> {
         if let Some(profile) = &self.wish.profile {
             return self.of_profile(profile)?.ok_or_else(|| PlaceError::NoKeys(url.to_string()));
         }
         if own_is_meant {
-            return own.ok_or(PlaceError::NoEndpoint);
+            return own.map(Origin::Keys).ok_or(PlaceError::NoEndpoint);
         }
         if let Some(credentials) = self.of_variables()? {
-            return Ok(credentials);
+            return Ok(Origin::Keys(credentials));
         }
         if let Some(own) = own {
-            return Ok(own);
+            return Ok(Origin::Keys(own));
         }
         let of_file = self.of_profile(self.profile.unwrap_or(DEFAULT_PROFILE))?;
         of_file.ok_or_else(|| PlaceError::NoKeys(url.to_string()))
@@ -306,14 +295,10 @@ impl Finder<'_> {
         }
     }
 
-    fn of_profile(&self, profile: &str) -> Result<Option<Credentials>, PlaceError> {
-        if let Some(credentials) = self.profiles.credentials(profile) {
-            return Ok(Some(credentials));
-        }
-        match self.profiles.other_way(profile) {
-            Some(way) => Err(PlaceError::OtherWay { profile: profile.to_owned(), way }),
-            None => Ok(None),
-        }
+    fn of_profile(&self, profile: &str) -> Result<Option<Origin>, PlaceError> {
+        // Half a pair matters only to a profile that asks for it, which then misses it.
+        let variables = self.of_variables().unwrap_or_default();
+        Ok(self.profiles.origin(profile, variables.as_ref())?)
     }
 }
 
@@ -353,7 +338,9 @@ mod tests {
 
     fn shown(place: &Place) -> (String, String, String, &str) {
         let url = |service| place.url(service).to_string();
-        let key = place.credentials.access_key.as_str();
+        let Origin::Keys(Credentials { access_key: key, .. }) = &place.credentials else {
+            panic!("{place:?}")
+        };
         (url(Service::SageMaker), url(Service::Logs), url(Service::S3), key)
     }
 
@@ -415,6 +402,18 @@ mod tests {
     }
 
     #[test]
+    fn what_lends_keys_alone_is_no_endpoint_of_jobs() {
+        let sts = ("AWS_ENDPOINT_URL_STS", "http://lender");
+        let place = find(&Wish::default(), &[sts], &Profiles::default()).unwrap();
+        assert_eq!(shown(&place).3, "OWN");
+        assert!(place.has_own_objects && place.is_loopback());
+        assert_eq!(place.url(Service::Sts).as_str(), "http://lender/");
+        let stores =
+            [("AWS_ENDPOINT_URL_S3", "http://store:9000"), ("AWS_ENDPOINT_URL", "http://127.0.0.1:9191")];
+        assert!(!find(&Wish::default(), &stores, &Profiles::default()).unwrap().has_own_objects);
+    }
+
+    #[test]
     fn what_is_missing_is_told_with_what_to_do() {
         let none = Profiles::default();
         let error = |wish: &Wish, set: &[(&str, &str)]| find(wish, set, &none).unwrap_err().to_string();
@@ -430,12 +429,5 @@ mod tests {
         assert!(error.to_string().contains("export-credentials --profile ci"));
         let nowhere = Place::find(&Wish::default(), &|_| None, &none, None).unwrap_err();
         assert!(nowhere.to_string().contains("trainyard serve"));
-    }
-
-    #[test]
-    fn a_secret_is_not_shown_with_its_key() {
-        let keys =
-            Credentials { access_key: "A".into(), secret: "hidden".into(), token: Some("hidden".into()) };
-        assert!(!format!("{keys:?}").contains("hidden"));
     }
 }

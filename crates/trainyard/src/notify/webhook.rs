@@ -48,7 +48,10 @@ impl Webhook {
             .header("webhook-signature", signature(&self.key, notice, timestamp))
             .body(notice.body.clone());
         // A URL may have a password or a token in it.
-        let response = request.send().await.map_err(|error| causes(&error.without_url()))?;
+        let response = request
+            .send()
+            .await
+            .map_err(|error| format!("{:#}", anyhow::Error::from(error.without_url())))?;
         match response.status() {
             status if status.is_success() => Ok(()),
             status => Err(format!("{} answers {status}", self.url.host_str().unwrap_or_default())),
@@ -69,16 +72,6 @@ fn key(secret: &str) -> anyhow::Result<Vec<u8>> {
         Some(encoded) => STANDARD.decode(encoded).context("the secret after whsec_ is no base64"),
         None => Ok(secret.as_bytes().to_vec()),
     }
-}
-
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

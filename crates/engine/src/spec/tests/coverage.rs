@@ -28,6 +28,8 @@ const HONOURED: &[&str] = &[
     "ResourceConfig.InstanceType",
     "ResourceConfig.InstanceCount",
     "ResourceConfig.VolumeSizeInGB",
+    "ResourceConfig.InstancePreferences.InstanceType",
+    "ResourceConfig.InstancePreferences.InstanceCount",
     "StoppingCondition.MaxRuntimeInSeconds",
     "Tags.Key",
     "Tags.Value",
@@ -91,6 +93,10 @@ fn companions(member: &str) -> Value {
         | "InputDataConfig.DataSource.S3DataSource.AttributeNames" => pipe,
         "InputDataConfig.DataSource.S3DataSource.InstanceGroupNames" => groups,
         _ if member.starts_with("ResourceConfig.InstanceGroups") => groups,
+        _ if member.starts_with("ResourceConfig.InstancePreferences") => json!({"ResourceConfig": {
+            "InstanceType": null, "InstanceCount": null,
+            "InstancePreferences": [{"InstanceType": "local", "InstanceCount": 1}]
+        }}),
         _ if member.starts_with("InputDataConfig.DataSource.FileSystemDataSource") => vpc,
         _ if member.starts_with("AlgorithmSpecification.TrainingImageConfig") => vpc,
         _ => json!({}),

@@ -143,6 +143,9 @@ pub(super) fn sample(name_of_shape: &str) -> Value {
 
 /// A text of a shape with so many characters; it has the shape's pattern if it is long enough.
 pub(super) fn text(shape: &str, length: usize) -> String {
+    if shape == "SequenceLength" && length > 0 {
+        return format!("{}K", "1".repeat(length - 1));
+    }
     beginning(shape).chars().chain(std::iter::repeat('a')).take(length).collect()
 }
 

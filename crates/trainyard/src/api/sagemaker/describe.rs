@@ -33,6 +33,7 @@ pub(super) fn shown(described: &Described, arn: &str) -> ApiResult {
     let Value::Object(mut sent) = sent else { return Err(ApiError::internal("the request is damaged")) };
     NOT_SHOWN.iter().for_each(|member| drop(sent.shift_remove(*member)));
     fill_in(&mut sent);
+    select(&mut sent);
     let profiled = profiling(&mut sent, job);
     let mut shown = Map::new();
     shown.insert("TrainingJobName".into(), json!(job.name));
@@ -79,6 +80,17 @@ fn fill_in(sent: &mut Map<String, Value>) {
                 channel[member] = json!("None");
             }
         }
+    }
+}
+
+/// The type that is taken of those that were preferred, and how many instances of it.
+fn select(sent: &mut Map<String, Value>) {
+    let Some(resources) = sent.get_mut("ResourceConfig") else { return };
+    let taken = resources["InstancePreferences"][0].clone();
+    if let Some(instance_type) = taken["InstanceType"].as_str() {
+        resources["SelectedInstanceType"] = json!(instance_type);
+        let count = taken["InstanceCount"].as_u64().or(resources["InstanceCount"].as_u64());
+        resources["SelectedInstanceCount"] = json!(count);
     }
 }
 

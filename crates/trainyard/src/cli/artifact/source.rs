@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 
 use super::super::remote::Remote;
+use super::stored;
 use crate::client::object::ObjectReader;
 use crate::exit::Refused;
 
@@ -80,6 +81,9 @@ async fn open_place(place: Place, remote: &Remote) -> anyhow::Result<Source> {
             Ok(Source { archive: Box::new(file), size: Some(size) })
         }
         Place::Object { bucket, key } => {
+            if let Some(stores) = remote.stores(&bucket)? {
+                return stored::open(&stores, bucket, key).await;
+            }
             let object = ObjectReader::open(remote.client()?, &bucket, &key).await?;
             let size = object.size;
             Ok(Source { archive: Box::new(object), size })

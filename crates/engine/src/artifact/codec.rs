@@ -75,7 +75,7 @@ pub(super) fn zstd_frames(level: u32) -> io::Result<zstd::bulk::Compressor<'stat
 pub(super) enum Unpacked<R: Read> {
     /// Nothing has been read yet; none only for a moment.
     New(Option<BufReader<R>>),
-    Gzip(MultiGzDecoder<BufReader<R>>),
+    Gzip(Box<MultiGzDecoder<BufReader<R>>>),
     Zstd(zstd::Decoder<'static, BufReader<R>>),
 }
 
@@ -86,7 +86,7 @@ impl<R: Read> Unpacked<R> {
 
     fn begin(mut reader: BufReader<R>) -> io::Result<Self> {
         if !reader.fill_buf()?.starts_with(&ZSTD_MAGIC) {
-            return Ok(Self::Gzip(MultiGzDecoder::new(reader)));
+            return Ok(Self::Gzip(Box::new(MultiGzDecoder::new(reader))));
         }
         let mut decoder = zstd::Decoder::with_buffer(reader)?;
         decoder.window_log_max(LARGEST_WINDOW)?;

@@ -276,6 +276,12 @@ impl ChannelPlan {
         }
     }
 
+    /// Whether its objects are in a store and stay there until they are read.
+    pub fn is_fetched_when_read(&self) -> bool {
+        self.delivery == Delivery::WhenRead
+            && self.objects.iter().any(|object| object.source.path().is_none())
+    }
+
     /// What it takes of the instance's volume, in bytes: only files that are there before `train` starts.
     pub fn volume(&self) -> u64 {
         if self.delivery == Delivery::Files { self.size() } else { 0 }

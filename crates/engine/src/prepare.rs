@@ -36,7 +36,7 @@ pub use container::{ContainerError, ImageProgress, ImageSource};
 pub use listing::ChannelError;
 
 use choose::Obtained;
-use listing::listing;
+use listing::{check_container, listing};
 
 /// What this machine has and how it is set up.
 #[derive(Clone, Debug)]
@@ -273,6 +273,9 @@ pub async fn plan_checked(
     let Obtained { mut image, kept, warning } = obtained;
     if let Image::OfDaemon { docker, .. } = &mut image {
         docker.isolated = spec.network_isolation;
+        for (channel, listing) in spec.channels.iter().zip(&listings) {
+            check_container(channel, listing)?;
+        }
     }
     let surroundings = Surroundings {
         image,

@@ -173,6 +173,17 @@ json.dump([entries, told], open("/opt/ml/model/told", "w"))
     assert json.loads(ended.text("told")) == [["data"], "FastFile"]
 
 
+@pytest.mark.once
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a small disk")
+def test_a_fast_channel_that_must_be_copied_is_told_with_its_size(yard):
+    for name, content in (("a", "a" * 1000), ("b", "b" * 24)):
+        yard.put("in", f"data/{name}", content)
+    yard.data = yard.mount_small_disk("64m") / "data"
+    ended = yard.run(yard.job(yard.sh("cat /opt/ml/input/data/data/b"), channels=[fast()]))
+    (warning,) = [text for text in ended.warnings if "FastFile" in text]
+    assert "channel \"data\"" in warning and "1024 bytes" in warning and "--data-dir" in warning
+
+
 def test_a_fast_channel_can_be_sharded_and_stand_beside_files_and_pipes(yard):
     for name in "abc":
         yard.put("in", f"data/{name}", name)

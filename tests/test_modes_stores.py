@@ -75,9 +75,3 @@ def test_manifests_and_what_they_name_may_be_in_a_store(far):
     far.put("lines", json.dumps({"image-ref": f"s3://{far.bucket}/data/999", "label": 1}))
     refused = far.run(far.yard.job(far.yard.sh(CAT), channels=[sent]), expect=2)
     assert f"line 1: there is no object s3://{far.bucket}/data/999" in refused.stderr
-
-
-def test_fast_files_of_a_store_are_refused_by_name(far):
-    refused = far.run(far.yard.job(far.yard.sh("exit 1"), channels=[fast(put(far, ["a"]))]), expect=2)
-    assert "InputMode FastFile is not supported yet for objects of a store" in refused.stderr
-    assert "data/000" in refused.stderr

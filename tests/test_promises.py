@@ -34,6 +34,7 @@ MODULES_OF_PROMISES = (
     "test_instance",
     "test_life",
     "test_logs",
+    "test_modes_fast",
     "test_modes_groups",
     "test_modes_pipe",
     "test_modes_sources",

@@ -13,7 +13,7 @@ use crate::docker::{Daemon, DaemonError, Sockets};
 use crate::explain::{bytes, chain};
 use crate::image::Credentials;
 use crate::runtime::{self, StartError};
-use crate::{cgroup, gpu};
+use crate::{cgroup, fastfile, gpu};
 
 /// The first kernel that has all system calls of the jail.
 const OLDEST_KERNEL: (u32, u32) = (5, 12);
@@ -87,6 +87,7 @@ pub async fn examine(subject: &Subject<'_>) -> Vec<Finding> {
         ids,
         control_groups(),
         fuse_overlay(),
+        fast_file(),
         docker(subject, daemon).await,
         data_folder(subject.data),
         gpus(),
@@ -218,6 +219,18 @@ fn fuse_overlay() -> Finding {
         }
         Ok(output) => Finding::not(WHAT, State::Absent, format!("ends with {}", output.status), HELP),
         Err(error) => Finding::not(WHAT, State::Absent, format!("can't be started: {error}"), HELP),
+    }
+}
+
+fn fast_file() -> Finding {
+    const WHAT: &str = "FastFile from stores";
+    match fastfile::usable() {
+        Ok(()) => Finding::good(WHAT, format!("this user can open {}", fastfile::DEVICE)),
+        Err(error) => {
+            let help = "only needed for InputMode FastFile over objects of a store: load the kernel's module fuse, and \
+                        let this user read and write the device";
+            Finding::not(WHAT, State::Absent, chain(&error), help)
+        }
     }
 }
 

@@ -235,12 +235,19 @@ async fn train(
     }
     match trained {
         Trained::Stopped => Ok(Outcome::Stopped),
-        Trained::Exited(_) | Trained::Exceeded { .. } | Trained::Starved { .. }
+        Trained::Exited(_) | Trained::Unread { .. } | Trained::Exceeded { .. } | Trained::Starved { .. }
             if scene.stop.kill_at().is_some() =>
         {
             Ok(Outcome::Stopped)
         }
-        Trained::Exited(Exit::Code(0)) => Ok(Outcome::Completed),
+        // Whoever reads an object and gets an error may know what to do about it.
+        Trained::Exited(Exit::Code(0)) | Trained::Unread { exit: Exit::Code(0), .. } => {
+            Ok(Outcome::Completed)
+        }
+        Trained::Unread { exit, reason } => {
+            let explanation = [explanation(scene, log), reason].join("\n");
+            Ok(Outcome::Failed { exit, explanation: explanation.trim_start().to_owned() })
+        }
         Trained::Exited(exit) => Ok(Outcome::Failed { exit, explanation: explanation(scene, log) }),
         Trained::Starved { explanation } => Ok(Outcome::StagingFailed { explanation }),
         Trained::Exceeded { exit, explanation } => Ok(Outcome::Failed { exit, explanation }),

@@ -13,6 +13,7 @@ pub mod doctor;
 pub mod engine;
 pub mod executable;
 mod explain;
+mod fastfile;
 pub mod gpu;
 pub mod image;
 pub mod instance;

@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 
-use crate::cgroup::{Group, machine_memory};
+use crate::cgroup::machine_memory;
 use crate::instance::{Processes, Source};
-use crate::network::Namespaces;
 use crate::plan::{DeviceEdits, Exposed, Identity, InstancePlan, NetworkPlan, RuntimePlan};
 use crate::run::{Exit, RunDirectory};
 use crate::signal::SIGTERM;
@@ -27,7 +26,7 @@ pub use jail::init::instance_init;
 pub(crate) use docker::Memory;
 
 use docker::Container;
-pub(crate) use jail::start::StartError;
+pub(crate) use jail::start::{Along, StartError};
 
 use jail::start::Output;
 use jail::{Changes, Command, InsteadOfOverlay, Jail, Mount, Program, Root, RunAs};
@@ -139,7 +138,7 @@ pub(crate) async fn try_overlay(self_program: &Path, folder: &Path) -> Result<()
             run_as: None,
         },
     };
-    let (mut running, _output) = jail::start::start(self_program, &jail, None, None).await?;
+    let (mut running, _output) = jail::start::start(self_program, &jail, Along::default()).await?;
     let started = running.started().await;
     running.command(Command::Kill).await;
     running.ended().await.map_err(|source| StartError::Io { step: "end what was tried", source })?;
@@ -155,19 +154,19 @@ pub(crate) fn runs_in_any_image(program: &Path) -> bool {
     crate::executable::look(program).interpreter.is_none()
 }
 
-/// Starts `train`, up to its first process; a jail in its control group. The daemon makes another for a container.
+/// Starts `train`, up to its first process; a jail with what comes along. The daemon makes another control group for a
+/// container, and gives it a network.
 ///
 /// # Errors
 /// The machine or the daemon refuses.
 pub(crate) async fn start(
     self_program: &Path,
     recipe: &Recipe,
-    group: Option<&Group>,
-    network: Option<&Namespaces>,
+    along: Along<'_>,
 ) -> Result<(Running, Output), StartError> {
     match recipe {
         Recipe::Jail(jail) => {
-            let (running, output) = jail::start::start(self_program, jail, group, network).await?;
+            let (running, output) = jail::start::start(self_program, jail, along).await?;
             Ok((Running::Jail(running), output))
         }
         Recipe::Container(container) => {

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use fs_err as fs;
@@ -37,7 +37,8 @@ pub(crate) struct Progress {
 impl Progress {
     /// Nothing yet of so many channels.
     pub(crate) fn of(channels: &[ChannelPlan]) -> Self {
-        let objects = || channels.iter().flat_map(|channel| &channel.objects);
+        let staged = |channel: &&ChannelPlan| !channel.is_fetched_when_read();
+        let objects = || channels.iter().filter(staged).flat_map(|channel| &channel.objects);
         Self {
             objects: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -168,16 +169,25 @@ pub(crate) struct Put {
     /// Bytes that are still to come.
     left: AtomicU64,
     room_checked: AtomicBool,
+    /// Bytes of files of this machine that had to be copied.
+    copied: Arc<AtomicU64>,
 }
 
 impl Put {
     pub(crate) fn new(folder: PathBuf, objects: &[ObjectPlan], links: Links) -> Self {
         let left = objects.iter().map(|object| object.size).sum::<u64>().into();
-        Self { folder, links, left, room_checked: AtomicBool::new(false) }
+        let (room_checked, copied) = (AtomicBool::new(false), Arc::default());
+        Self { folder, links, left, room_checked, copied }
     }
 
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Counts bytes of files of this machine that had to be copied, because they could neither be linked nor share
+    /// blocks.
+    pub(crate) fn copied(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.copied)
     }
 
     /// Puts one object there, whose content is the file `source`. Its bytes are counted as they come, unless they have
@@ -224,6 +234,9 @@ impl Put {
         }
         if !self.room_checked.swap(true, Ordering::Relaxed) {
             check_room(&self.folder, self.left.load(Ordering::Relaxed))?;
+        }
+        if object.source.path().is_some() {
+            self.copied.fetch_add(object.size, Ordering::Relaxed);
         }
         let mut whole = 0;
         loop {
@@ -298,7 +311,7 @@ fn link(source: &fs::File, target: &Path) -> io::Result<bool> {
 }
 
 /// The path of an object below its channel's folder, if that is where it leads.
-fn inside(relative: &str) -> Result<&Path, ObjectError> {
+pub(crate) fn inside(relative: &str) -> Result<&Path, ObjectError> {
     let path = Path::new(relative);
     let normal = path.components().all(|component| matches!(component, Component::Normal(_)));
     if normal && !relative.is_empty() && !relative.contains('\0') && !relative.ends_with('/') {

@@ -19,6 +19,7 @@ use super::objects::{Links, ObjectError, Progress, Put, put_all};
 use super::reports::{PROGRESS_INTERVAL, Reports};
 use super::scratch::target;
 use crate::artifact::{RemoveError, remove_tree};
+use crate::explain::bytes;
 use crate::plan::{ChannelPlan, Delivery, InstancePlan};
 use crate::run::{Report, RunDirectory};
 use crate::runtime::Places;
@@ -56,7 +57,8 @@ pub(crate) async fn stage(scene: &Scene<'_>, reports: &mut Reports) -> Result<Pl
     reports.tell(staging(&progress));
     scratch.build(plan, &run.manifests())?;
     let mut bases = Vec::new();
-    for channel in plan.channels.iter().filter(|channel| !channel.objects.is_empty()) {
+    let here = |channel: &&ChannelPlan| !channel.objects.is_empty() && !channel.is_fetched_when_read();
+    for channel in plan.channels.iter().filter(here) {
         let base = Base::of(run, plan, channel);
         let mut stager = Stager { scene, reports, progress: &progress };
         stager.make(&base, channel).await?;
@@ -103,6 +105,7 @@ fn own_mounts(run: &RunDirectory, plan: &InstancePlan) -> Vec<Mount> {
         match &channel.delivery {
             Delivery::Files | Delivery::Pipe(_) => None,
             Delivery::WhenRead if channel.objects.is_empty() => None,
+            Delivery::WhenRead if channel.is_fetched_when_read() => Some(Mount::WhenRead { target }),
             Delivery::WhenRead => {
                 let source = Base::of(run, plan, channel).folder.join(&channel.name);
                 Some(Mount::ReadOnly { source, target })
@@ -186,8 +189,9 @@ impl Stager<'_, '_> {
     async fn put(&mut self, channel: &ChannelPlan, folder: PathBuf, links: Links) -> Result<(), StageError> {
         let (objects, progress) = (channel.objects.clone(), Arc::clone(self.progress));
         let (storage, credentials) = (self.scene.plan.storage.clone(), self.scene.own.credentials.clone());
+        let put = Put::new(folder, &objects, links);
+        let copied = put.copied();
         let mut putting = spawn_blocking(move || {
-            let put = Put::new(folder, &objects, links);
             put_all(&put, &objects, &progress)?;
             fetch_all(put, &objects, &storage, &credentials, &progress)
         });
@@ -205,10 +209,24 @@ impl Stager<'_, '_> {
         if let Some(warning) = self.progress.unverified.take_warning() {
             self.reports.warn(format!("channel {:?}: {warning}", channel.name));
         }
+        if channel.delivery == Delivery::WhenRead {
+            self.warn_of_copies(&channel.name, copied.load(Ordering::Relaxed));
+        }
         result.map_err(|source| match source {
             ObjectError::Cancelled => StageError::Stopped,
             source => StageError::Object { channel: channel.name.clone(), source },
         })
+    }
+
+    /// Warns where a channel of FastFile mode has cost what it is there to save.
+    fn warn_of_copies(&mut self, channel: &str, copied: u64) {
+        if copied > 0 {
+            self.reports.warn(format!(
+                "channel {channel:?}: InputMode FastFile has copied {}, because the data folder is on another file \
+                 system than the objects; on the same one they are linked (--data-dir)",
+                bytes(copied)
+            ));
+        }
     }
 }
 

@@ -13,11 +13,12 @@ use super::reports::Reports;
 use super::stop::until;
 use super::usage::Usage;
 use crate::explain::chain;
+use crate::fastfile::FastFiles;
 use crate::pipe::{Broken, Pipes};
 use crate::run::{Exit, Report, Stream, Timestamp};
 use crate::runtime::jail::start::{Output, StartError};
 use crate::runtime::jail::{Command, InsteadOfOverlay};
-use crate::runtime::{Recipe, Running, probe, start};
+use crate::runtime::{Along, Recipe, Running, probe, start};
 
 /// Asked of the kernel for the pipes, so that a program that writes much need not wait. All pipes of a
 /// user share 64 MiB by default.
@@ -33,6 +34,13 @@ const SIGKILL: i32 = 9;
 pub(crate) enum Trained {
     /// It ended, by itself or because it was asked to.
     Exited(Exit),
+    /// It ended by itself, or because it was asked to, after it could not read an object that is fetched when it is read.
+    Unread {
+        /// How it ended.
+        exit: Exit,
+        /// Which object, and why.
+        reason: String,
+    },
     /// It was ended because it took more than it may have.
     Exceeded {
         /// How it ended.
@@ -76,8 +84,13 @@ async fn train_confined(
     reports: &mut Reports,
 ) -> io::Result<Trained> {
     let pipes = Pipes::serve(&scene.plan.channels, &scene.stores(), &scene.scratch.channels())?;
+    let mut files = match FastFiles::serve(&scene.plan.channels, scene.stores()) {
+        Ok(files) => files,
+        Err(error) => return Ok(Trained::Starved { explanation: chain(&error) }),
+    };
+    let along = Along { group: confinement.group(), network: scene.namespaces(), door: files.door() };
     let started = tokio::select! {
-        started = start(scene.self_program, recipe, confinement.group(), scene.namespaces()) => started,
+        started = start(scene.self_program, recipe, along) => started,
         // What has been started ends with its socket.
         () = scene.stop.requested() => return Ok(Trained::Stopped),
     };
@@ -85,6 +98,7 @@ async fn train_confined(
         Ok(started) => started,
         Err(error) => return Ok(Trained::NotStarted(error)),
     };
+    files.close_door();
     let started = tokio::select! {
         started = running.started() => started.map_err(Trained::NotStarted),
         () = scene.stop.requested() => Err(Trained::Stopped),
@@ -104,7 +118,7 @@ async fn train_confined(
     let measured = confinement.measured(&running, scene.plan, scene.scratch.root());
     let file = scene.run.instance(&scene.plan.host).usage();
     let usage = measured.and_then(|measured| Usage::start(measured, &file));
-    let mut watch = Watch::new(scene, (running, output, pipes), log, reports);
+    let mut watch = Watch::new(scene, (running, output), (pipes, files), (log, reports));
     watch.until_ended(confinement).await?;
     let exit = match watch.running.exited().await {
         Some(exit) => exit,
@@ -115,17 +129,29 @@ async fn train_confined(
         memory: watch.running.memory().await,
     };
     let starved = watch.starved.take();
+    let unread = watch.files.reason();
     if let Some(usage) = usage {
         usage.finish().await;
     }
     log.finish(reports);
-    let (exit, trained) = match (starved, confinement.exceeded(exit, &killed).await) {
-        (Some(broken), _) => (exit, Trained::Starved { explanation: chain(&broken) }),
-        (None, Some((exit, explanation))) => (exit, Trained::Exceeded { exit, explanation }),
-        (None, None) => (exit, Trained::Exited(exit)),
-    };
+    let (exit, trained) = how(exit, starved, confinement.exceeded(exit, &killed).await, unread);
     reports.tell(Report::Exited(exit));
     Ok(trained)
+}
+
+/// How `train` ended, by the weightiest of what happened to it.
+fn how(
+    exit: Exit,
+    starved: Option<Broken>,
+    exceeded: Option<(Exit, String)>,
+    unread: Option<String>,
+) -> (Exit, Trained) {
+    match (starved, exceeded, unread) {
+        (Some(broken), _, _) => (exit, Trained::Starved { explanation: chain(&broken) }),
+        (None, Some((exit, explanation)), _) => (exit, Trained::Exceeded { exit, explanation }),
+        (None, None, Some(reason)) => (exit, Trained::Unread { exit, reason }),
+        (None, None, None) => (exit, Trained::Exited(exit)),
+    }
 }
 
 /// Warns where an image is not shown in the usual way.
@@ -180,6 +206,7 @@ struct Watch<'a, 'b> {
     reports: &'a mut Reports,
     asked: Asked,
     pipes: Pipes,
+    files: FastFiles,
     /// A channel whose data could not be sent. Its pipe is open as long as this is here.
     starved: Option<Broken>,
 }
@@ -194,18 +221,19 @@ enum Event {
     GraceEnded,
     VolumeFull,
     PipeBroken(Broken),
+    Unread(String),
 }
 
 impl<'a, 'b> Watch<'a, 'b> {
     fn new(
         scene: &'a Scene<'b>,
-        (running, output, pipes): (Running, Output, Pipes),
-        log: &'a mut Log,
-        reports: &'a mut Reports,
+        (running, output): (Running, Output),
+        (pipes, files): (Pipes, FastFiles),
+        (log, reports): (&'a mut Log, &'a mut Reports),
     ) -> Self {
         let (stdout, stderr) = (Source::new(output.stdout), Source::new(output.stderr));
         let asked = Asked::Nothing;
-        Self { scene, running, stdout, stderr, log, reports, asked, pipes, starved: None }
+        Self { scene, running, stdout, stderr, log, reports, asked, pipes, files, starved: None }
     }
 
     async fn until_ended(&mut self, confinement: &Confinement) -> io::Result<()> {
@@ -222,6 +250,7 @@ impl<'a, 'b> Watch<'a, 'b> {
                     self.starved = Some(broken);
                     self.ask(Asked::Kill, Command::Kill).await;
                 }
+                Event::Unread(warning) => self.reports.warn(warning),
                 Event::Ended(ended) => {
                     self.drain();
                     return ended;
@@ -241,6 +270,7 @@ impl<'a, 'b> Watch<'a, 'b> {
             () = until(metrics_due) => Event::MetricsDue,
             ended = self.running.ended() => Event::Ended(ended),
             broken = self.pipes.broken(), if self.asked != Asked::Kill => Event::PipeBroken(broken),
+            warning = self.files.unread() => Event::Unread(warning),
             () = confinement.volume_full(), if self.asked != Asked::Kill => Event::VolumeFull,
             () = stop.requested(), if self.asked == Asked::Nothing => Event::StopRequested,
             () = stop.grace_ended(), if self.asked == Asked::Terminate => Event::GraceEnded,
@@ -250,6 +280,9 @@ impl<'a, 'b> Watch<'a, 'b> {
     async fn ask(&mut self, asked: Asked, command: Command) {
         self.asked = asked;
         self.running.command(command).await;
+        if asked == Asked::Kill {
+            self.files.cut_off();
+        }
     }
 
     /// Takes what has come from one stream; tells whether there may be more.

@@ -12,7 +12,7 @@ use rustix::net::{
 };
 
 /// Descriptors in one message.
-const MOST: usize = 2;
+const MOST: usize = 3;
 
 /// Sends bytes, and descriptors with the first of them. They are few enough to be sent at once.
 pub(crate) fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {

@@ -1,10 +1,12 @@
 //! What each channel of a job is on this machine: its objects, those that its manifest names, or a folder.
 
+use std::io;
 use std::path::PathBuf;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::{Machine, PrepareError};
+use crate::fastfile::{self, DEVICE};
 use crate::manifest::{self, Attribute, LIMIT, Line, ManifestError};
 use crate::plan::{Entry, Listing, Names, ObjectPlan, Piece};
 use crate::spec::{ChannelSource, ChannelSpec, InputMode, ObjectUri, S3DataType};
@@ -57,11 +59,23 @@ pub enum ChannelError {
         /// What is wrong.
         source: Box<StorageError>,
     },
-    /// What is in a store is not read on demand yet.
+    /// What is in a store can't be read on demand on this machine.
     #[error(
-        "InputMode FastFile is not supported yet for objects of a store, such as {object}: use File or Pipe"
+        "InputMode FastFile needs {DEVICE} for objects of a store, such as {object}, and this user can't open it: let \
+         the user read and write it, or use File or Pipe"
     )]
-    FastFileOfStore {
+    NoFastFile {
+        /// Its URI.
+        object: String,
+        /// Why the device can't be opened.
+        source: io::Error,
+    },
+    /// What is in a store can't be read on demand in a container of a daemon.
+    #[error(
+        "InputMode FastFile is not supported for objects of a store, such as {object}, in a container of Docker or \
+         Podman: use File or Pipe, or run the image without a daemon (--runtime oci)"
+    )]
+    FastFileInContainer {
         /// Its URI.
         object: String,
     },
@@ -97,6 +111,18 @@ pub enum ChannelError {
 impl From<StorageError> for ChannelError {
     fn from(error: StorageError) -> Self {
         Self::Storage(Box::new(error))
+    }
+}
+
+/// Whether a daemon's container can have a channel: nothing can be mounted in one.
+pub(super) fn check_container(channel: &ChannelSpec, listing: &Listing) -> Result<(), PrepareError> {
+    let far = listing.objects.iter().find(|object| object.source.path().is_none());
+    match (channel.input_mode, far) {
+        (InputMode::FastFile, Some(object)) => {
+            let source = Box::new(ChannelError::FastFileInContainer { object: object.source.name() });
+            Err(PrepareError::Channel { channel: channel.name.clone(), source })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -143,7 +169,8 @@ impl Look<'_> {
         let objects = location.list(self.stores).await?;
         let far = objects.iter().find(|object| object.source.path().is_none());
         if let (InputMode::FastFile, Some(object)) = (mode, far) {
-            return Err(ChannelError::FastFileOfStore { object: object.source.name() });
+            let object = object.source.name();
+            fastfile::usable().map_err(|source| ChannelError::NoFastFile { object, source })?;
         }
         Ok(Listing { objects, ..empty(location.key().to_owned(), location.path()) })
     }

@@ -133,14 +133,21 @@ pub(crate) enum Mount {
         /// In the jail.
         target: PathBuf,
     },
+    /// A file system whose files the supervisor sends when they are read. Its device goes through the door that comes
+    /// with the order.
+    WhenRead {
+        /// In the jail.
+        target: PathBuf,
+    },
 }
 
 impl Mount {
     fn target(&self) -> &PathBuf {
         match self {
-            Self::ReadOnly { target, .. } | Self::Writable { target, .. } | Self::Overlay { target, .. } => {
-                target
-            }
+            Self::ReadOnly { target, .. }
+            | Self::Writable { target, .. }
+            | Self::Overlay { target, .. }
+            | Self::WhenRead { target } => target,
         }
     }
 }
@@ -277,6 +284,8 @@ pub(super) enum SetupError {
     Namespace(#[from] NamespaceError),
     #[error("the supervisor has not sent the instance's place in the network of its job")]
     NoNetwork,
+    #[error("the supervisor has not sent the door for the files that are fetched when they are read")]
+    NoDoor,
     #[error("the supervisor has gone")]
     Gone,
 }

@@ -117,6 +117,8 @@ fn bind(source: &Path, target: &str, read_only: bool) -> Shown {
 fn shown(mount: &Mount) -> Option<Shown> {
     match mount {
         Mount::ReadOnly { source, target } => Some(bind(source, &target.to_string_lossy(), true)),
+        // Refused before.
+        Mount::WhenRead { .. } => None,
         Mount::Writable { target, .. } if OF_THE_DAEMON.iter().any(|own| Path::new(own) == target) => None,
         Mount::Writable { source, target } => Some(bind(source, &target.to_string_lossy(), false)),
         Mount::Overlay { target, .. } => Some(Shown {

@@ -80,6 +80,11 @@ pub(crate) async fn start(
         let reason = "the daemon can't make it of these folders".to_owned();
         return Err(StartError::Overlay { target, reason });
     }
+    if container.mounts.iter().any(|mount| matches!(mount, Mount::WhenRead { .. })) {
+        let explanation =
+            "files of a store that are fetched when they are read can't be shown in a container";
+        return Err(StartError::Broken { explanation: explanation.to_owned() });
+    }
     let (path, listener) = listen(container).map_err(io_error("listen to the instance"))?;
     let (id, joined) = begin(&daemon, container, &left, &path).await?;
     drop(joined);

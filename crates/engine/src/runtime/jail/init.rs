@@ -1,7 +1,7 @@
 //! `instance-init`: from a process of the machine to PID 1 of an instance.
 
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 
 use super::mounts::Tree;
 use super::namespaces::{self, NamespaceError};
+use super::start::WITH_DOOR;
 use super::{
     Command, InsteadOfOverlay, Jail, Message, Order, Program, Root, RunAs, SetupError, ids, layers, machine,
     privileges, program, root, step, take_back,
@@ -49,7 +50,7 @@ pub fn instance_init() -> ExitCode {
 fn outer(socket: &mut UnixStream) -> Result<(), SetupError> {
     // It may wait for the programs that give it its ids, and does not listen meanwhile.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(step("depend on the supervisor"))?;
-    let network = place_in_network(socket)?;
+    let (network, door) = sent_along(socket)?;
     let order = order(socket)?;
     // Never in the machine's network for want of another.
     if matches!(&order, Order::Start(jail) if jail.in_network_of_job != network.is_some()) {
@@ -71,9 +72,12 @@ fn outer(socket: &mut UnixStream) -> Result<(), SetupError> {
         }
     };
     match sys::fork().map_err(step("start the first process of the instance"))? {
-        Fork::Child => first_process(&jail, socket),
+        Fork::Child => first_process(&jail, door, socket),
         // That it has ended means that the whole namespace is empty.
-        Fork::Parent(pid) => wait_for(pid),
+        Fork::Parent(pid) => {
+            drop(door);
+            wait_for(pid)
+        }
     }
 }
 
@@ -89,10 +93,15 @@ fn enter(network: Option<Namespaces>) -> Result<Option<String>, SetupError> {
     Ok(namespaces::unshare(further)?)
 }
 
-/// The instance's place in the network of its job, which comes with the first byte if there is one.
-fn place_in_network(socket: &UnixStream) -> Result<Option<Namespaces>, SetupError> {
-    match network::receive(socket, &mut [0]) {
-        Ok((1, descriptors)) => Ok(Namespaces::of(descriptors)),
+/// What comes with the first byte: the instance's place in the network of its job, and the door for the devices of its
+/// file systems, as far as it has them.
+fn sent_along(socket: &UnixStream) -> Result<(Option<Namespaces>, Option<OwnedFd>), SetupError> {
+    let mut byte = [0];
+    match network::receive(socket, &mut byte) {
+        Ok((1, mut descriptors)) => {
+            let door = if byte == *WITH_DOOR { descriptors.pop() } else { None };
+            Ok((Namespaces::of(descriptors), door))
+        }
         Ok(_) | Err(_) => Err(SetupError::Gone),
     }
 }
@@ -107,7 +116,7 @@ fn wait_for(pid: Pid) -> Result<(), SetupError> {
 }
 
 /// What PID 1 does: the recipe, step by step.
-fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError> {
+fn first_process(jail: &Jail, door: Option<OwnedFd>, socket: &mut UnixStream) -> Result<(), SetupError> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(step("depend on the supervisor"))?;
     for ignored in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
         sys::restore_default(ignored);
@@ -129,7 +138,9 @@ fn first_process(jail: &Jail, socket: &mut UnixStream) -> Result<(), SetupError>
     }
     // From the machine's file tree …
     let kernel = machine::trees(jail)?;
-    let planned = jail.mounts.iter().map(Tree::planned).collect::<Result<Vec<_>, _>>()?;
+    let planned = jail.mounts.iter().map(|mount| Tree::planned(mount, door.as_ref().map(AsFd::as_fd)));
+    let planned = planned.collect::<Result<Vec<_>, _>>()?;
+    drop(door);
     let (new_root, instead) = root::assemble(jail)?;
     // … to the instance's own. The kernel's file systems are covered with all that protects them before
     // a link of an image can lead a mount to them.

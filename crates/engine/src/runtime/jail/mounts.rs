@@ -5,7 +5,7 @@
 
 use std::fs::Permissions;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use rustix::mount::{
 };
 
 use super::{Mount, SetupError, at};
-use crate::sys;
+use crate::{fastfile, network, sys};
 
 /// A mount that is nowhere yet.
 pub(super) struct Tree {
@@ -54,14 +54,17 @@ impl Tree {
         Self { mount, target: target.into(), folder: true }
     }
 
-    /// The tree of a planned mount.
-    pub(super) fn planned(mount: &Mount) -> Result<Self, SetupError> {
+    /// The tree of a planned mount; the devices of file systems go through the door.
+    pub(super) fn planned(mount: &Mount, door: Option<BorrowedFd<'_>>) -> Result<Self, SetupError> {
         match mount {
             Mount::ReadOnly { source, target } => Self::of(source, target)?.read_only(),
             Mount::Writable { source, target } => Self::of(source, target),
             Mount::Overlay { lower, upper, work, target } => overlay(lower, upper, work)
                 .map(|mount| Self::folder(mount, target))
                 .map_err(|source| SetupError::Overlay { target: target.clone(), source }),
+            Mount::WhenRead { target } => when_read(door.ok_or(SetupError::NoDoor)?)
+                .map(|mount| Self::folder(mount, target))
+                .map_err(at("mount the files of a store at", target)),
         }
     }
 
@@ -109,6 +112,31 @@ pub(super) fn overlay(lower: &[impl AsRef<Path>], upper: &Path, work: &Path) -> 
         options.extend(lower_paths.iter().map(|&path| ("lowerdir+", path)));
     }
     new_file_system("overlay", &options, MountAttrFlags::empty())
+}
+
+/// A file system of the supervisor's, which gets the device. Whoever mounts one must have opened the device in the same
+/// user namespace.
+fn when_read(door: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let device = open(fastfile::DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let number = device.as_raw_fd().to_string();
+    let options = [
+        ("source", "trainyard"),
+        ("fd", number.as_str()),
+        // A folder.
+        ("rootmode", "40000"),
+        ("user_id", "0"),
+        ("group_id", "0"),
+        // An image's user may be somebody else; the kernel looks at modes.
+        ("allow_other", ""),
+        ("default_permissions", ""),
+        ("ro", ""),
+    ];
+    let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOSUID;
+    let mount = new_file_system("fuse", &options, attributes)?;
+    network::send(door, b"m", &[device.as_fd()])?;
+    Ok(mount)
 }
 
 /// A folder under a name without a colon or a comma.

@@ -1,7 +1,7 @@
 //! The supervisor's side of a jail: starts it, watches it, and makes it end.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
@@ -61,6 +61,19 @@ pub(crate) enum StartError {
 
 /// The first byte to `instance-init`, with which the namespaces of a network come.
 pub(super) const NETWORK: &[u8; 1] = b"n";
+/// The same, with a door for the devices of file systems after them.
+pub(super) const WITH_DOOR: &[u8; 1] = b"d";
+
+/// What an instance has of its job and its supervisor beside its order.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Along<'a> {
+    /// The control group that everything is in.
+    pub(crate) group: Option<&'a Group>,
+    /// The network that everything is in.
+    pub(crate) network: Option<&'a Namespaces>,
+    /// Where the devices of its file systems are put in.
+    pub(crate) door: Option<BorrowedFd<'a>>,
+}
 
 /// A running jail. Dropping it kills everything in it, for its socket ends.
 #[derive(Debug)]
@@ -85,18 +98,15 @@ pub(crate) struct Output {
 
 /// Starts `self_program` as the first process of a jail.
 ///
-/// With a control group, everything in the jail is in it; with the namespaces of a network, in that network.
-///
 /// # Errors
 /// The kernel refuses it, or the program does not know `instance-init`.
 pub(crate) async fn start(
     self_program: &Path,
     jail: &Jail,
-    group: Option<&Group>,
-    network: Option<&Namespaces>,
+    along: Along<'_>,
 ) -> Result<(Running, Output), StartError> {
     let order = Order::Start(Box::new(jail.clone()));
-    let (mut running, output) = ordered(self_program, &order, group, network).await?;
+    let (mut running, output) = ordered(self_program, &order, along).await?;
     running.begun().await?;
     Ok((running, output))
 }
@@ -107,7 +117,7 @@ pub(crate) async fn start(
 /// # Errors
 /// It refuses them, or the program does not know `instance-init`.
 pub(crate) async fn probe(self_program: &Path) -> Result<Option<String>, StartError> {
-    let (mut running, _output) = ordered(self_program, &Order::Try, None, None).await?;
+    let (mut running, _output) = ordered(self_program, &Order::Try, Along::default()).await?;
     let answer = running.talk.message().await;
     running.ended().await.map_err(|source| StartError::Io { step: "wait for a process", source })?;
     match answer {
@@ -125,8 +135,8 @@ pub(crate) async fn take_back(self_program: &Path, folder: &Path) -> Result<(), 
     if !matches!(Ids::of_this_user(), Ids::Subordinate(_)) {
         return Ok(());
     }
-    let (mut running, _output) =
-        ordered(self_program, &Order::TakeBack(folder.to_owned()), None, None).await?;
+    let order = Order::TakeBack(folder.to_owned());
+    let (mut running, _output) = ordered(self_program, &order, Along::default()).await?;
     let answer = running.talk.message().await;
     running.ended().await.map_err(|source| StartError::Io { step: "wait for a process", source })?;
     match answer {
@@ -139,13 +149,13 @@ pub(crate) async fn take_back(self_program: &Path, folder: &Path) -> Result<(), 
 async fn ordered(
     self_program: &Path,
     order: &Order,
-    group: Option<&Group>,
-    network: Option<&Namespaces>,
+    along: Along<'_>,
 ) -> Result<(Running, Output), StartError> {
-    let (mut running, output) = spawn(self_program, network)
+    let (mut running, output) = spawn(self_program, along)
         .map_err(|source| StartError::Io { step: "start the first process of the instance", source })?;
     // It waits for the order and has started nothing yet, so nothing is left outside.
-    group
+    along
+        .group
         .map_or(Ok(()), |group| group.take(running.init.id()))
         .map_err(|source| StartError::Io { step: "put the instance into its control group", source })?;
     let sent = running.talk.order(order).await;
@@ -153,7 +163,7 @@ async fn ordered(
     Ok((running, output))
 }
 
-fn spawn(self_program: &Path, network: Option<&Namespaces>) -> io::Result<(Running, Output)> {
+fn spawn(self_program: &Path, along: Along<'_>) -> io::Result<(Running, Output)> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     let mut init = std::process::Command::new(self_program)
         .arg(INIT_COMMAND)
@@ -171,8 +181,9 @@ fn spawn(self_program: &Path, network: Option<&Namespaces>) -> io::Result<(Runni
         stderr: Receiver::from_owned_fd(stderr.into())?,
     };
     let ended = watch_readable(pidfd_open(Pid::from_child(&init), PidfdFlags::empty())?)?;
-    let descriptors = network.map(Namespaces::descriptors);
-    send(&ours, NETWORK, descriptors.as_ref().map_or(&[], |both| both))?;
+    let mut descriptors: Vec<_> = along.network.iter().flat_map(|network| network.descriptors()).collect();
+    descriptors.extend(along.door);
+    send(&ours, if along.door.is_some() { WITH_DOOR } else { NETWORK }, &descriptors)?;
     let running = Running { init, first: None, other_ids: false, ended, talk: Talk::new(ours)? };
     Ok((running, output))
 }

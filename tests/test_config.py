@@ -44,3 +44,22 @@ def test_what_config_prints_can_be_used_as_a_configuration_file(yard):
     text, found = settings(yard, *flags)
     again, same = settings(yard, "--config", yard.file("printed.toml", text))
     assert found == same and "printed.toml" in again
+
+
+def test_config_shows_stores_the_cache_and_what_is_collected(yard):
+    file = yard.file(
+        "config.toml",
+        "[storage]\nendpoint = 'http://minio:9000'\nprofile = 'minio'\n"
+        "[storage.bucket.public]\nregion = 'eu-west-1'\nanonymous = true\n[cache]\nmax = '50 GB'\n[gc]\nkeep_jobs_days = 9\n",
+    )
+    text, found = settings(yard, "--config", file)
+    assert found["storage"] == {
+        "default": "aws", "endpoint": "http://minio:9000", "profile": "minio",
+        "bucket": {"public": {"region": "eu-west-1", "anonymous": True}},
+    }
+    assert (found["cache"], found["gc"]) == ({"max": "50000000000"}, {"keep_jobs_days": 9})
+    assert f"# {file}" in text[text.index("[cache]"):]
+    _, same = settings(yard, "--config", yard.file("printed.toml", text))
+    assert same["storage"] == found["storage"]
+    text, found = settings(yard)
+    assert found["storage"] == {"default": "folders"} and "# default" in text[text.index("[cache]"):]

@@ -53,3 +53,29 @@ def test_jobs_that_ended_long_ago_are_forgotten_if_that_is_asked_for(yard):
     assert forgotten["names"] == ["job-1"] and forgotten["bytes"] > 0
     assert gc(yard, "--keep-jobs-days", 0)["jobs"]["names"] == []
     assert (yard.bucket("results") / "out/job-1/output/model.tar.gz").exists(), "artifacts stay"
+
+
+def test_uploads_that_a_store_was_not_told_of_at_the_end_are_given_up_later(far, proxy):
+    refusal = ("status", 403, "<Error><Code>AccessDenied</Code><Message>not now</Message></Error>")
+
+    def fault(request):
+        told = request.method == "DELETE" and "uploadId" in request.target and "probe" not in request.target
+        return refusal if told or "partNumber" in request.target else None
+
+    proxy.fault = fault
+    program = far.yard.python("import os\nopen('/opt/ml/model/x', 'wb').write(os.urandom(6 << 20))\n")
+    job = far.yard.job(program, OutputDataConfig={"S3OutputPath": f"s3://{far.bucket}/out"})
+    far.run(job, url=proxy.url, expect=10)
+    begun = lambda: len(far.client.list_multipart_uploads(Bucket=far.bucket).get("Uploads", []))  # noqa: E731
+    assert begun() == 2
+
+    def collect(*flags):
+        command = ["gc", "--data-dir", far.yard.data, "--json", *flags]
+        return json.loads(far.yard.command(*command, env=far.environment).stdout)["uploads"]
+
+    kept = collect()
+    assert kept["given_up"] == 0 and "job-1" in kept["left"][0] and "not now" in kept["left"][0], kept
+    proxy.fault = lambda request: None
+    assert collect("--dry-run") == {"given_up": 2, "left": []} and begun() == 2
+    assert collect() == {"given_up": 2, "left": []} and begun() == 0
+    assert collect() == {"given_up": 0, "left": []}

@@ -3,6 +3,8 @@
 import json
 
 import pytest
+import store
+from endpoint import Endpoint
 from yard import channel
 
 
@@ -54,3 +56,31 @@ def test_a_plan_starts_and_writes_nothing(yard, plan):
     plan(channels=[channel("data", "s3://in")])
     assert list(yard.bucket("results").iterdir()) == []
     assert not [path for path in yard.data.rglob("*") if path.is_file()]
+
+
+def test_a_plan_writes_nothing_to_the_store_of_the_output(far, proxy):
+    job = far.yard.job(far.yard.sh("exit 1"), OutputDataConfig={"S3OutputPath": f"s3://{far.bucket}/out"})
+    flags = ["--data-dir", far.yard.data, "--config", far.config(proxy.url)]
+    far.yard.command("plan", "-", *flags, stdin=json.dumps(job), env=far.environment)
+    assert [line for line in proxy.seen if not line.startswith(("GET ", "HEAD "))] == []
+
+
+def test_large_folders_of_a_store_are_listed_at_once_and_nothing_is_lost(yard):
+    endpoint = Endpoint(yard)
+    keys = endpoint.variables["AWS_ACCESS_KEY_ID"], endpoint.variables["AWS_SECRET_ACCESS_KEY"]
+    far = store.Far(yard, endpoint.url, endpoint.client(), keys)
+    far.put("in/first/a b", "x")
+    folder = yard.data / "s3" / far.bucket / "in"
+    for name, count in [("first", 1100), ("odd &+ü", 20), ("third/below", 1300), ("third/beside", 30)]:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for number in range(count):
+            (folder / name / str(number)).write_text("x")
+    proxy = store.FaultProxy(int(far.url.rsplit(":", 1)[1]))
+    job = yard.job(yard.sh("exit 1"), channels=[channel("data", f"s3://{far.bucket}/in/")])
+    flags = ["--data-dir", yard.data, "--config", far.config(proxy.url), "--json"]
+    planned = yard.command("plan", "-", *flags, stdin=json.dumps(job), env=far.environment).stdout
+    (share,) = json.loads(planned)["instances"][0]["channels"]
+    assert share["objects"] == 1 + 1100 + 20 + 1300 + 30
+    assert [line for line in proxy.seen if "delimiter=%2F" in line and "prefix=in%2F&" in f"{line}&".replace(" ", "&")]
+    proxy.stop()
+    endpoint.stop()

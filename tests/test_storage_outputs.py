@@ -7,6 +7,7 @@ import random
 import tarfile
 from pathlib import Path
 
+import pyarrow
 import pytest
 import yard as yards
 from endpoint import Endpoint
@@ -190,6 +191,39 @@ def test_the_merged_file_goes_to_the_store_too(far):
     ended = far.run(job)
     assert ended.ended["merged"] == f"s3://{far.bucket}/job-1/output/all.csv"
     assert fetched(far, ended.ended["merged"]) == b"k,v\n1,algo-1\n1,algo-2\n"
+
+
+def unpacked_zstd(content):
+    """By a reader that is not ours."""
+    plain = pyarrow.CompressedInputStream(pyarrow.BufferReader(content), "zstd").read()
+    with tarfile.open(fileobj=io.BytesIO(plain)) as tar:
+        return {member.name: tar.extractfile(member).read() for member in tar if member.isfile()}
+
+
+@pytest.mark.parametrize("where", ["store", "folder"])
+def test_archives_are_compressed_with_zstd_if_that_is_asked_for(far, where):
+    sizes = [{"a": 12 * MIB}, {"b": 10}, {"c": 6 * MIB}]
+    settings = {"Output": {"Compression": "zstd", "Level": 1}}
+    output = {} if where == "store" else {"S3OutputPath": "s3://results/out"}
+    ended = far.run(job_to(far, sizes, Trainyard=settings, output=output))
+    uri = ended.ended["model"]
+    assert uri.endswith("/output/model.tar.zst")
+    folder = far.yard.bucket("results") / "out/job-1/output"
+    content = fetched(far, uri) if where == "store" else (folder / "model.tar.zst").read_bytes()
+    assert unpacked_zstd(content) == expected(sizes)
+    assert uploads(far) == []
+    path = far.yard.root / "model.tar.zst"
+    path.write_bytes(content)
+    names = far.yard.command("artifact", "ls", path).stdout
+    assert all(name in names for name in ["a", "b", "c", "algo-2"]), names
+
+
+def test_parts_in_an_archive_of_zstd_are_merged(far):
+    program = far.yard.sh('echo "k,v" > /opt/ml/model/part-$(hostname).csv\necho "1,$(hostname)" >> /opt/ml/model/part-$(hostname).csv\n')
+    settings = {"Merge": {"Glob": "part-*.csv", "Output": "all.csv"}, "Output": {"Compression": "zstd"}}
+    ended = far.run(far.yard.job(program, instances=2, Trainyard=settings))
+    assert ended.ended["model"].endswith("model.tar.zst")
+    assert (far.yard.bucket("results") / "out/job-1/output/all.csv").read_bytes() == b"k,v\n1,algo-1\n1,algo-2\n"
 
 
 def test_a_key_for_encryption_reaches_the_store(far, proxy):

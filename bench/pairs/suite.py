@@ -31,11 +31,20 @@ parser.add_argument("--wordnet")
 parser.add_argument("--only", default="")
 options = parser.parse_args()
 SMALLER = 10 if options.small else 1
-HEADINGS = {"cpu": "CPU s", "wall": "wall s", "mib": "peak MiB", "pairs": "pairs"}
+KEYS = ["cpu", "wall", "mib", "pairs"]
+BARS = []
 
 
 def say(line=""):
     print(line, flush=True)
+
+
+def bar(what, value, least=None, most=None):
+    """Prints a figure beside what it is to reach, and keeps it for the list at the end."""
+    held = value >= least if most is None else value <= most
+    wanted = f"at least {least}" if most is None else f"at most {most}"
+    BARS.append(f"| {what} | {value:.2f} | {wanted} | {'yes' if held else 'NO'} |")
+    say(f"- {what}: {value:.2f} ({wanted}: {'yes' if held else 'NO'})")
 
 
 def measure(command):
@@ -84,7 +93,7 @@ def compare(title, runs, once=()):
     for turn in range(options.rounds):
         for run in [run() for run in [*runs, *(once if turn == 0 else ())]]:
             found.setdefault(run["name"], []).append(run)
-    medians = {name: {key: statistics.median(run[key] for run in of_name) for key in HEADINGS}
+    medians = {name: {key: statistics.median(run[key] for run in of_name) for key in KEYS}
                for name, of_name in found.items()}
     ours = next(iter(medians.values()))
     say(f"\n**{title}** (load {os.getloadavg()[0]:.1f})\n")
@@ -94,6 +103,28 @@ def compare(title, runs, once=()):
         say(f"| {name}{note} | {run['cpu']:.2f} | {run['cpu'] / ours['cpu']:.2f} | {run['wall']:.2f} | "
             f"{run['wall'] / ours['wall']:.2f} | {run['mib']:.0f} | {run['pairs']:.0f} |")
     return medians
+
+
+def named(medians, word):
+    """The medians of the one whose name begins with the word; none if it did not take part."""
+    return next((run for name, run in medians.items() if name.startswith(word)), None)
+
+
+def compare_with(medians, title, least, key="wall"):
+    """How many times as long as the product the named libraries take, beside the least that is wanted."""
+    ours = named(medians, "trainyard")
+    for word, wanted in least.items():
+        theirs = named(medians, word)
+        if theirs:
+            bar(f"{title}: {word} over product, {'wall' if key == 'wall' else 'CPU'}", theirs[key] / ours[key], wanted)
+
+
+def threads_and_memory(medians, title, matrix):
+    alone, together = named(medians, "trainyard, 1 thread"), named(medians, f"trainyard, {options.threads} threads")
+    if alone and together and options.threads == 2:
+        bar(f"{title}: one thread over two, wall", alone["wall"] / together["wall"], 1.9)
+    if together:
+        bar(f"{title}: peak memory over input", together["mib"] / (os.path.getsize(matrix) / 2**20), most=1.2)
 
 
 def made(script, name, *arguments):
@@ -127,30 +158,60 @@ def dense():
         matrix = clustered(rows, columns)
         say(f"\n{os.path.getsize(matrix) / 2**20:.0f} MiB:")
         peers = [lambda name=name: library(name, matrix, "top10") for name in DENSE]
-        compare(f"dense {rows:,} x {columns}, top 10", both(matrix, top_k=10) + peers)
-        if rows == 20_000:
-            peers = [lambda name=name: library(name, matrix, "above0.8") for name in DENSE]
-            compare(f"dense {rows:,} x {columns}, at least 0.8", both(matrix, threshold=0.8) + peers)
+        title = f"dense {rows:,} x {columns}, top 10"
+        medians = compare(title, both(matrix, top_k=10) + peers)
+        compare_with(medians, title, {"faiss": 3.5, "sklearn": 10})
+        threads_and_memory(medians, title, matrix)
+        peers = [lambda name=name: library(name, matrix, "above0.8") for name in DENSE]
+        title = f"dense {rows:,} x {columns}, at least 0.8"
+        compare_with(compare(title, both(matrix, threshold=0.8) + peers), title, {"faiss": 3.5})
+
+
+def exactness():
+    """The part of the time that goes into scores in float64, by sampling; only where `perf` is."""
+    for rows, columns in [(20_000, 128), (20_000, 768)]:
+        title = f"exactness, {rows:,} x {columns}"
+        if options.only not in title or not shutil.which("perf"):
+            continue
+        say(f"\n**{title}**\n")
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+            os.mkdir(f"{folder}/matrix")
+            os.link(clustered(rows, columns), f"{folder}/matrix/matrix.npy")
+            recorded = ["perf", "record", "-q", "-F", "5000", "-o", f"{folder}/perf", options.program, f"{folder}/matrix",
+                        f"{folder}/out", "top_k=10", "threads=1"]
+            report = ["perf", "report", "-i", f"{folder}/perf", "--no-children", "--stdio"]
+            if subprocess.run(recorded, capture_output=True).returncode != 0:
+                say("`perf` may not record here.")
+                return
+            lines = subprocess.run(report, capture_output=True, text=True).stdout.splitlines()
+        shares = [float(line.split("%")[0]) for line in lines if "%" in line and "machine::exact" in line]
+        bar(f"{title}: percent of the time in exact scores", sum(shares), most=5)
 
 
 def shares():
     matrix, rows = clustered(50_000, 384), 50_000 // SMALLER
     share = [lambda: product(matrix, options.threads, top_k=10, rank=0, hosts=4, symmetric="false"),
              lambda: library("faiss", matrix, "top10", rows // 4)]
-    compare("one share of four of 50,000 x 384, top 10", share)
+    title = "one share of four of 50,000 x 384, top 10"
+    compare_with(compare(title, share), title, {"faiss": 1.6})
     if options.only not in "instances":
         return
     say("\n**Instances of a job, one after the other, 50,000 x 384, top 10**\n")
-    say("| instances | CPU s in all | longest, wall s | longest x N over one instance |\n|---|---|---|---|")
-    alone = None
+    say("| instances | CPU s in all | over one instance | longest, wall s | longest x N over one instance |")
+    say("|---|---|---|---|---|")
+    found = []
     for hosts, symmetric in [(1, "false"), (2, "true"), (4, "true"), (7, "true"), (4, "false")]:
         turns = [[product(matrix, options.threads, top_k=10, rank=rank, hosts=hosts, symmetric=symmetric)
                   for rank in range(hosts)] for _ in range(1 if options.quick else options.rounds)]
         spent = statistics.median(sum(run["cpu"] for run in turn) for turn in turns)
         longest = statistics.median(max(run["wall"] for run in turn) for turn in turns)
-        alone = alone or longest
+        found.append((hosts, spent, longest))
+        _, spent_alone, alone = found[0]
         how = "" if hosts == 1 else ", pairs shared out" if symmetric == "true" else ", rows shared out"
-        say(f"| {hosts}{how} | {spent:.2f} | {longest:.2f} | {longest * hosts / alone:.2f} |")
+        say(f"| {hosts}{how} | {spent:.2f} | {spent / spent_alone:.2f} | {longest:.2f} | {longest * hosts / alone:.2f} |")
+    (_, _, alone), (hosts, shared, longest), (_, by_rows, _) = found[0], found[2], found[-1]
+    bar("longest of four instances x 4 over one instance", longest * hosts / alone, most=1.1)
+    bar("pairs over rows shared out between four, CPU in all", shared / by_rows, most=0.6)
 
 
 def sparse():
@@ -168,7 +229,11 @@ def sparse():
             peer = [lambda: library("sp_matmul_rs", matrix, number)]
             slow = ["sparse_dot_topn", "scipy"] if (name, score) == ("names", "0.8") and not options.quick else []
             slow = [lambda slower=slower: library(slower, matrix, number) for slower in slow]
-            compare(f"sparse {name}, ten best above {score}", both(matrix, top_k=10, **limit) + peer, slow)
+            title = f"sparse {name}, ten best above {score}"
+            medians = compare(title, both(matrix, top_k=10, **limit) + peer, slow)
+            if score != "none":
+                compare_with(medians, title, {"sp_matmul_rs": 11 if score == "0.8" else 1.9}, "cpu")
+            threads_and_memory(medians, title, matrix)
 
 
 def full():
@@ -177,7 +242,11 @@ def full():
     file = f"{options.folder}/scores"
     peers = [lambda name=name: library(name, matrix, "full", rows // 2, file) for name in DENSE if name != "faiss"]
     ours = lambda: product(matrix, options.threads, full="true", rank=0, hosts=2) | {"pairs": size // 4}
-    compare(f"all scores of half of 20,000 x 384, {size / 1e6:.0f} MB", [ours, lambda: disk(size), *peers])
+    title = f"all scores of half of 20,000 x 384, {size / 1e6:.0f} MB"
+    medians = compare(title, [ours, lambda: disk(size), *peers])
+    if medians:
+        bar(f"{title}: product over the disk's direct write, wall",
+            named(medians, "trainyard")["wall"] / named(medians, "dd")["wall"], most=1.2)
     if os.path.exists(file):
         os.remove(file)
 
@@ -192,7 +261,9 @@ def million():
 
 
 say(f"{options.threads} threads, medians of {options.rounds} rounds in turns; ratios to the product on all threads.")
-for part in [dense, shares, sparse, full]:
+for part in [dense, exactness, shares, sparse, full]:
     part()
 if options.million:
     million()
+say("\n**What was to be reached**\n\n| what | figure | wanted | reached |\n|---|---|---|---|")
+say("\n".join(BARS))

@@ -1,11 +1,13 @@
 """Staging and artifacts beside other tools, in turns: measure.py ROUNDS"""
 
 import collections
+import concurrent.futures
 import contextlib
 import json
 import os
 import pathlib
 import random
+import resource
 import shutil
 import statistics
 import subprocess
@@ -29,8 +31,12 @@ KEYS = {"AWS_ACCESS_KEY_ID": store.KEYS[0], "AWS_SECRET_ACCESS_KEY": store.KEYS[
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")} | KEYS
 
 
+Cost = collections.namedtuple("Cost", "seconds processor memory disk")
+"""Seconds, seconds of processors, MiB of the largest process, MiB of the disk."""
+
+
 class Peak(threading.Thread):
-    """The most memory of one process whose command line holds a text, in MiB."""
+    """The most memory of one process whose command line holds all of some texts, in MiB."""
 
     def __init__(self, *texts):
         super().__init__(daemon=True)
@@ -40,7 +46,7 @@ class Peak(threading.Thread):
     def run(self):
         while not self.ended.wait(0.02):
             for folder in pathlib.Path("/proc").glob("[0-9]*"):
-                with contextlib.suppress(OSError, ValueError):
+                with contextlib.suppress(OSError, ValueError, IndexError):
                     if all(text in (folder / "cmdline").read_bytes() for text in self.texts):
                         status = (folder / "status").read_text().split("VmHWM:")[1].split()[0]
                         self.most = max(self.most, int(status) // 1024)
@@ -51,152 +57,215 @@ class Peak(threading.Thread):
         return self.most
 
 
+def processor_seconds():
+    """Of all children that have ended, in user code and in the kernel."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def disk_of(folder):
+    """MiB of a folder; a file with several names counts once."""
+    said = subprocess.run(["du", "-sk", folder], capture_output=True, text=True, check=False)
+    return int(said.stdout.split()[0]) // 1024
+
+
 def fill(client, bucket, count, size):
     client.create_bucket(Bucket=bucket)
     generator = random.Random(1)
-    with tempfile.NamedTemporaryFile() as file:
-        for number in range(count):
-            file.seek(0)
-            file.truncate()
-            for _ in range(0, size, 16 * MIB):
-                file.write(generator.randbytes(min(size, 16 * MIB)))
+
+    def put(number):
+        with tempfile.NamedTemporaryFile() as file:
+            for start in range(0, size, 16 * MIB):
+                file.write(noise[number][: min(size - start, 16 * MIB)])
             file.flush()
             client.upload_file(file.name, bucket, f"in/{number:05}")
 
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for first in range(0, count, 64):
+            numbers = range(first, min(first + 64, count))
+            noise = {number: generator.randbytes(min(size, 16 * MIB)) for number in numbers}
+            list(pool.map(put, numbers))
 
-def peer(*command):
-    """Seconds and MiB of another tool."""
-    began = time.monotonic()
+
+def peer(*command, target, **variables):
+    """What another tool takes."""
+    began, used = time.monotonic(), processor_seconds()
     peak = Peak(str(command[-1]))
-    subprocess.run(list(map(str, command)), check=True, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+    env = ENVIRONMENT | variables
+    subprocess.run(list(map(str, command)), check=True, env=env, stdout=subprocess.DEVNULL)
     seconds = time.monotonic() - began
-    return seconds, peak.end()
+    return Cost(seconds, processor_seconds() - used, peak.end(), disk_of(target))
 
 
-def job(folder, url, **members):
-    config = folder / "config.toml"
-    config.write_text(f"[storage]\nendpoint = '{url}'\n[cache]\nmax = '100 GB'\n")
-    request = {
-        "TrainingJobName": "bench",
-        "AlgorithmSpecification": {"TrainingInputMode": "File"},
-        "OutputDataConfig": {"S3OutputPath": f"file://{folder}/out"},
-        "StoppingCondition": {"MaxRuntimeInSeconds": 86400},
-        **members,
-    }
-    peak = Peak("instance", str(folder))
-    command = [BINARY, "run", "-", "--json", "--config", config, "--data-dir", folder / "data"]
-    ended = subprocess.run(
-        list(map(str, command)), input=json.dumps(request), capture_output=True, text=True, env=ENVIRONMENT, check=False
-    )
-    assert ended.returncode == 0, ended.stderr + ended.stdout[-3000:]
-    return [json.loads(line) for line in ended.stdout.splitlines()], peak.end()
+class Job:
+    """A job that waits while all its instances train until it is told to go on."""
+
+    def __init__(self, folder, url, program, instances, **members):
+        config = folder / "config.toml"
+        folder.mkdir(parents=True)
+        # Instances don't see files that come later.
+        (folder / "gate").touch()
+        config.write_text(f"[storage]\nendpoint = '{url}'\n[cache]\nmax = '100 GB'\n")
+        request = {
+            "TrainingJobName": "bench",
+            "AlgorithmSpecification": {"TrainingImage": f"host:{program(folder)}", "TrainingInputMode": "File"},
+            "OutputDataConfig": {"S3OutputPath": f"file://{folder}/out"},
+            "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": instances, "VolumeSizeInGB": 100},
+            "StoppingCondition": {"MaxRuntimeInSeconds": 86400},
+            **members,
+        }
+        command = [BINARY, "run", "-", "--json", "--config", config, "--data-dir", folder / "data"]
+        self.folder, self.events, self.used = folder, [], processor_seconds()
+        self.peak = Peak("instance", str(folder))
+        self.began = time.time()
+        self.process = subprocess.Popen(
+            list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+        )
+        self.process.stdin.write(json.dumps(request))
+        self.process.stdin.close()
+
+    def until(self, instances):
+        """The time at which the last of the instances has begun to train, in seconds."""
+        training = {}
+        for line in self.process.stdout:
+            self.events.append(event := json.loads(line))
+            if event["event"] == "progress" and event["phase"] == "training":
+                training.setdefault(event["host"], event["at"] / 1000)
+                if len(training) == instances:
+                    return max(training.values())
+        raise AssertionError(self.events[-3:])
+
+    def end(self):
+        """Lets the programs end; gives the most memory of a supervisor and the seconds of the processors."""
+        (self.folder / "gate").write_text("open")
+        self.events.extend(map(json.loads, self.process.stdout))
+        assert self.process.wait() == 0, self.events[-3:]
+        return self.peak.end(), processor_seconds() - self.used
 
 
-def program(folder, text):
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "train"
-    path.write_text(text)
-    path.chmod(0o755)
-    return path
+def script(text):
+    """Writes a program that ends when there is something in the gate."""
+
+    def write(folder):
+        path = folder / "bin/train"
+        path.parent.mkdir()
+        path.write_text(text.replace("GATE", str(folder / "gate")))
+        path.chmod(0o755)
+        return path
+
+    return write
+
+
+WAIT = script("#!/bin/sh\nwhile [ ! -s GATE ]; do sleep 0.02; done\n")
 
 
 def staged(work, url, bucket, instances):
-    """From the first report to "training" of the slowest instance."""
+    """From the command to the last instance that trains."""
     folder = work / "trainyard"
-    image = f"host:{program(folder / 'bin', '#!/bin/sh' + chr(10))}"
-    events, peak = job(
-        folder, url,
-        AlgorithmSpecification={"TrainingImage": image, "TrainingInputMode": "File"},
-        ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": instances, "VolumeSizeInGB": 100},
-        InputDataConfig=[{
-            "ChannelName": "in",
-            "DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": f"s3://{bucket}/in/"}},
-        }],
-    )
-    progress = [event for event in events if event["event"] == "progress"]
-    first = min(event["at"] for event in progress if event["phase"] == "staging")
-    last = max(event["at"] for event in progress if event["phase"] == "training")
+    source = {"S3DataType": "S3Prefix", "S3Uri": f"s3://{bucket}/in/"}
+    channel = {"ChannelName": "in", "DataSource": {"S3DataSource": source}}
+    job = Job(folder, url, WAIT, instances, InputDataConfig=[channel])
+    seconds = job.until(instances) - job.began
+    disk = disk_of(folder)
+    memory, processor = job.end()
     shutil.rmtree(folder)
-    return (last - first) / 1000, peak
+    return Cost(seconds, processor, memory, disk)
+
+
+def peers_of(url, bucket, target):
+    """The commands of the other tools that are there; each copies all objects once."""
+    beside = pathlib.Path(sys.executable).with_name
+    there = f"s3://{bucket}/in/"
+    aws = [beside("aws"), "s3", "sync", "--only-show-errors", "--endpoint-url", url, there, target]
+    yield "aws s3 sync", aws, {}
+    if rclone := shutil.which("rclone"):
+        remote = f":s3,provider=SeaweedFS,env_auth=true,endpoint='{url}':{bucket}/in"
+        yield "rclone, 32 transfers", [rclone, "copy", "--transfers", 32, "--checkers", 32, remote, target], {}
+    if s5cmd := shutil.which("s5cmd") or shutil.which(beside("s5cmd")):
+        yield "s5cmd", [s5cmd, "--log", "error", "--endpoint-url", url, "cp", f"{there}*", f"{target}/"], {}
+    if (local := pathlib.Path(sys.prefix) / "sagemaker-v2").exists():
+        # What local mode does with a channel before it starts a container.
+        code = (
+            "import sys, boto3, sagemaker, sagemaker.utils as utils\n"
+            f"client = boto3.resource('s3', endpoint_url='{url}')\n"
+            "session = sagemaker.Session(boto_session=boto3.Session(), default_bucket='any')\n"
+            "session.s3_resource = client\n"
+            f"utils.download_folder('{bucket}', 'in/', sys.argv[1], session)\n"
+        )
+        variables = {"PYTHONPATH": str(local), "SAGEMAKER_SUPPRESS_V2_WARNING": "1"}
+        yield "SageMaker SDK, local mode", [sys.executable, "-c", code, target], variables
 
 
 def staging(work, weed, bucket):
-    aws = pathlib.Path(sys.executable).with_name("aws")
     target = work / "peer"
 
-    def aws_sync():
-        return peer(aws, "s3", "sync", "--only-show-errors", "--endpoint-url", weed.url, f"s3://{bucket}/in/", target)
+    def measured(command, variables):
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir()
+        return peer(*command, target=target, **variables)
 
-    def rclone():
-        remote = f":s3,provider=SeaweedFS,env_auth=true,endpoint='{weed.url}':{bucket}/in"
-        return peer("rclone", "copy", "--transfers", "32", "--checkers", "32", remote, target)
+    contestants = {
+        f"Trainyard, {count} instance{'s'[: count > 1]}": lambda count=count: staged(work, weed.url, bucket, count)
+        for count in (1, 4)
+    }
+    for name, command, variables in peers_of(weed.url, bucket, target):
+        contestants[name] = lambda command=command, variables=variables: measured(command, variables)
+    return contestants
 
-    peers = {"aws s3 sync": aws_sync}
-    if shutil.which("rclone"):
-        peers["rclone, 32 transfers"] = rclone
-    for name, run in peers.items():
-        def fresh(run=run):
-            shutil.rmtree(target, ignore_errors=True)
-            target.mkdir()
-            return run()
 
-        peers[name] = fresh
-    ours = {f"Trainyard, {count} instance(s)": lambda count=count: staged(work, weed.url, bucket, count) for count in (1, 4)}
-    return {**ours, **peers}
+NOISY = """
+import os, random, socket, sys, time
+generator, words = random.Random(1), b"once upon a time " * 4096
+with open(sys.argv[1] if len(sys.argv) > 1 else "/opt/ml/model/" + socket.gethostname(), "wb") as file:
+    for _ in range({} // (1 << 20)):
+        file.write(generator.randbytes(1 << 19) + (words * 8)[: 1 << 19])
+"""
 
 
 def artifact(work, weed):
-    size = ARTIFACT_MIB * MIB // 4
-    write = (
-        f"#!{yards.PYTHON}\nimport random, socket\ngenerator = random.Random(1)\nwords = b'once upon a time ' * 4096\n"
-        f"with open('/opt/ml/model/' + socket.gethostname(), 'wb') as file:\n"
-        f"    for place in range({size} // (1 << 20)):\n"
-        "        file.write(generator.randbytes(1 << 19) + (words * 8)[: 1 << 19])\n"
-    )
+    """From the end of the last program to the end of the job."""
+    write = NOISY.format(ARTIFACT_MIB * MIB // 4)
+    plain = work / "plain"
+    plain.mkdir()
+    for host in range(4):
+        subprocess.run([sys.executable, "-c", write, plain / str(host)], check=True)
 
     def trainyard():
         folder = work / "artifact"
-        image = f"host:{program(folder / 'bin', write)}"
-        events, peak = job(
-            folder, weed.url,
-            AlgorithmSpecification={"TrainingImage": image, "TrainingInputMode": "File"},
-            OutputDataConfig={"S3OutputPath": "s3://artifacts/ours"},
-            ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 4, "VolumeSizeInGB": 100},
-        )
-        exited = max(event["at"] for event in events if event["event"] == "exited")
-        ended = [event for event in events if event["event"] == "transition"][-1]["at"]
+        program = script(f"#!{yards.PYTHON}{write}\nwhile not os.path.getsize('GATE'):\n    time.sleep(0.02)\n")
+        job = Job(folder, weed.url, program, 4, OutputDataConfig={"S3OutputPath": "s3://artifacts/ours"})
+        job.until(4)
+        memory, processor = job.end()
+        exited = max(event["at"] for event in job.events if event["event"] == "exited")
+        ended = [event for event in job.events if event["event"] == "transition"][-1]["at"]
+        disk = disk_of(folder)
         shutil.rmtree(folder)
-        return (ended - exited) / 1000, peak
+        return Cost((ended - exited) / 1000, processor, memory, disk)
 
     def python():
-        folder = work / "plain"
-        folder.mkdir(exist_ok=True)
-        generator, words = random.Random(1), b"once upon a time " * 4096
-        for host in range(4):
-            if not (folder / str(host)).exists():
-                with open(folder / str(host), "wb") as file:
-                    for _ in range(size // MIB):
-                        file.write(generator.randbytes(MIB // 2) + (words * 8)[: MIB // 2])
-        script = (
+        code = (
             "import sys, tarfile, boto3\n"
             "with tarfile.open(sys.argv[1] + '.tar.gz', 'w:gz', compresslevel=6) as tar:\n    tar.add(sys.argv[1], '.')\n"
             f"boto3.client('s3', endpoint_url='{weed.url}').upload_file(sys.argv[1] + '.tar.gz', 'artifacts', 'theirs')\n"
         )
-        return peer(sys.executable, "-c", script, folder)
+        return peer(sys.executable, "-c", code, plain, target=f"{plain}.tar.gz")
 
     weed.client().create_bucket(Bucket="artifacts")
     return {"Trainyard, 4 instances": trainyard, "Python tarfile (level 6) and boto3": python}
 
 
 def measure(title, contestants, rounds):
+    """Each contestant in turn, so many times; prints the medians and the most memory."""
     results = collections.defaultdict(list)
     for _ in range(rounds):
         for name, run in contestants.items():
             results[name].append(run())
-    print(f"\n{title}\n\n| | seconds | peak MiB of one process |\n|---|---|---|")
+    print(f"\n{title}\n\n| | seconds | seconds of processors | peak MiB of one process | MiB of disk |")
+    print("|---|---|---|---|---|")
     for name, runs in results.items():
-        seconds = statistics.median(seconds for seconds, _ in runs)
-        print(f"| {name} | {seconds:.2f} | {max(peak for _, peak in runs)} |", flush=True)
+        columns = list(zip(*runs))
+        seconds, processor = map(statistics.median, columns[:2])
+        print(f"| {name} | {seconds:.2f} | {processor:.1f} | {max(columns[2])} | {max(columns[3])} |", flush=True)
 
 
 def main():
@@ -209,11 +278,11 @@ def main():
         if SMALL:
             fill(client, "small", SMALL, 100_000)
             measure(f"{SMALL} objects of 100 KB", staging(work, weed, "small"), rounds)
-            shutil.rmtree(work / "peer")
+            shutil.rmtree(work / "peer", ignore_errors=True)
         if LARGE:
             fill(client, "large", LARGE, LARGE_MIB * MIB)
             measure(f"{LARGE} objects of {LARGE_MIB} MiB", staging(work, weed, "large"), rounds)
-            shutil.rmtree(work / "peer")
+            shutil.rmtree(work / "peer", ignore_errors=True)
         if ARTIFACT_MIB:
             measure(f"An artifact of {ARTIFACT_MIB} MiB, half of it noise", artifact(work, weed), rounds)
     finally:

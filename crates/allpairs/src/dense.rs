@@ -1,5 +1,7 @@
 //! Dense matrices: rows of numbers in one or several files, read as float64.
 
+mod fortran;
+
 use crate::element::{Element, decode};
 use crate::machine::map_file;
 use crate::npy::{Encoding, Header};
@@ -91,21 +93,13 @@ impl DenseFile {
     fn read(&self, rows: Range<usize>, stride: usize, out: &mut [f64]) {
         let Encoding { element, big_endian } = self.encoding;
         let numbers = &self.bytes[self.start..];
-        if !self.fortran_order {
-            let row_bytes = self.row_head + self.columns * element.size();
-            let stored = numbers[rows.start * row_bytes..rows.end * row_bytes].chunks_exact(row_bytes);
-            for (row, out) in stored.zip(out.chunks_mut(stride)) {
-                decode(&row[self.row_head..], element, big_endian, &mut out[..self.columns]);
-            }
-            return;
+        if self.fortran_order {
+            return self.read_columns(rows, stride, out);
         }
-        let mut column_part = vec![0.0; rows.len()];
-        for column in 0..self.columns {
-            let at = (column * self.rows + rows.start) * element.size();
-            decode(&numbers[at..at + rows.len() * element.size()], element, big_endian, &mut column_part);
-            for (value, out) in column_part.iter().zip(out.chunks_mut(stride)) {
-                out[column] = *value;
-            }
+        let row_bytes = self.row_head + self.columns * element.size();
+        let stored = numbers[rows.start * row_bytes..rows.end * row_bytes].chunks_exact(row_bytes);
+        for (row, out) in stored.zip(out.chunks_mut(stride)) {
+            decode(&row[self.row_head..], element, big_endian, &mut out[..self.columns]);
         }
     }
 }
@@ -159,6 +153,11 @@ impl DenseMatrix {
     pub(crate) fn place(&self, row: usize) -> (&Path, usize) {
         let file = self.file_of(row);
         (&self.files[file].path, row - self.starts[file])
+    }
+
+    /// Whether the file of the first row has its numbers column by column.
+    pub(crate) fn lie_in_columns(&self, rows: Range<usize>) -> bool {
+        self.files.get(self.file_of(rows.start)).is_some_and(|file| file.fortran_order)
     }
 
     /// Whether squares of the numbers of a row can over- or underflow in float64.

@@ -12,7 +12,7 @@
 //!
 //! | ending | what |
 //! |---|---|
-//! | `.npy` | two dimensions, either order, floats of 16 to 64 bits and integers; mapped, never copied |
+//! | `.npy` | two dimensions, either order, floats of 16 to 64 bits and integers; mapped |
 //! | `.npz` | a sparse matrix in CSR form as `scipy.sparse.save_npz` writes it |
 //! | `.parquet`, `.arrow`, `.feather`, `.arrows` | all columns numbers; or one column of lists of one length; or two of lists, `indices` and `values`, for sparse rows |
 //! | `.csv`, `.tsv` | numbers, with a header or without |
@@ -21,7 +21,8 @@
 //!
 //! The files of a folder are one matrix in the byte order of their paths; all must have the same number of columns.
 //! `.npy`, `.safetensors` and vectors are read where they lie, block by block, so that they may be larger than the
-//! memory; the others are decoded once, in the number type that they have (text as float64).
+//! memory; the others are decoded once, in the number type that they have (text as float64). A `.npy` in Fortran's
+//! order is turned into rows first if half of the memory has room for it, since its rows do not lie in one piece.
 //!
 //! Ids are taken from the column that `id_column` names, else from one called `id` or from the index that pandas
 //! writes, and stand in the result in place of row numbers. In a CSV file without a header a first field that is no
@@ -52,6 +53,7 @@ mod histogram;
 mod lookup;
 mod machine;
 mod matrix;
+mod memory;
 pub mod neighbours;
 mod npy;
 mod npz;

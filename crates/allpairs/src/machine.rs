@@ -6,12 +6,16 @@ mod float;
 mod lanes;
 mod sift;
 mod tile;
+mod vectors;
 
-pub(crate) use exact::{Exact, prefetch};
+pub(crate) use exact::prefetch;
 pub(crate) use float::FloatKernel;
-pub(crate) use lanes::{Lanes, Limits};
-pub(crate) use sift::{LONG as LONG_SIGNATURE, ShortRows, Sift, WIDTH as SIGNATURE};
+pub(crate) use lanes::Limits;
+pub(crate) use sift::{
+    LONG as LONG_SIGNATURE, ShortRows, TOGETHER as SIGNATURES_TOGETHER, WIDTH as SIGNATURE,
+};
 pub(crate) use tile::{Kernel, Tile};
+pub(crate) use vectors::Vectors;
 
 use std::io;
 use std::path::Path;

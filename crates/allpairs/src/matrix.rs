@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use ids::Ids;
-pub(crate) use inspect::{RowFacts, inspect};
+pub(crate) use inspect::{FactsByRow, RowFacts, inspect};
 
 /// Rows are numbered in 32 bits while they are compared.
 const MOST_ROWS: u64 = u32::MAX as u64;
@@ -173,8 +173,8 @@ impl MatrixFile {
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         let dense = |file| OpenedFile { content: Content::Dense(file), ids: None, width_known: true };
         let opened = match ending.to_ascii_lowercase().as_str() {
-            "npy" => DenseFile::open_npy(&path).map(dense),
-            "npz" => npz::read(&path).map(|file| OpenedFile {
+            "npy" => DenseFile::open_npy(&path).and_then(|file| file.in_rows(decoding.stop)).map(dense),
+            "npz" => npz::read(&path, decoding.stop).map(|file| OpenedFile {
                 content: Content::Sparse(file),
                 ids: None,
                 width_known: true,
@@ -268,7 +268,7 @@ fn join_ids(files: &[MatrixFile]) -> Result<Option<Ids>, MatrixError> {
 }
 
 fn join(files: Vec<MatrixFile>, stop: &AtomicBool) -> Result<(Matrix, RowFacts), MatrixError> {
-    let (mut dense, mut sparse, mut facts) = (Vec::new(), Vec::new(), RowFacts::default());
+    let (mut dense, mut sparse, mut facts) = (Vec::new(), Vec::new(), FactsByRow::default());
     for file in files {
         match file.opened.content {
             Content::Dense(file) => dense.push(file),
@@ -279,7 +279,7 @@ fn join(files: Vec<MatrixFile>, stop: &AtomicBool) -> Result<(Matrix, RowFacts),
         }
     }
     if dense.is_empty() {
-        return Ok((Matrix::Sparse(SparseRows::join(sparse)?), facts));
+        return Ok((Matrix::Sparse(SparseRows::join(sparse)?), facts.finish()));
     }
     inspect(DenseMatrix::join(dense), stop).map(|(rows, facts)| (Matrix::Dense(rows), facts))
 }

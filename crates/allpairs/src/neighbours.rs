@@ -28,7 +28,8 @@ impl Neighbour {
 /// The best neighbours of one row so far, no more than are asked for.
 #[derive(Debug)]
 pub struct Best {
-    limit: Option<usize>,
+    /// [`u32::MAX`] for any number: rows are numbered in 32 bits, so there are never so many.
+    limit: u32,
     floor: f32,
     /// The last of them on top.
     kept: BinaryHeap<Ranked>,
@@ -56,7 +57,8 @@ impl Best {
     /// An empty list for what the selection asks.
     pub fn new(selection: &Selection) -> Self {
         let floor = selection.threshold.unwrap_or(f32::NEG_INFINITY);
-        Self { limit: selection.top_k, floor, kept: BinaryHeap::new() }
+        let limit = selection.top_k.and_then(|top_k| u32::try_from(top_k).ok()).unwrap_or(u32::MAX);
+        Self { limit, floor, kept: BinaryHeap::new() }
     }
 
     /// Takes the neighbour in if it may belong to the result.
@@ -69,24 +71,32 @@ impl Best {
     }
 
     fn keep(&mut self, neighbour: Neighbour) {
-        let Some(limit) = self.limit else { return self.kept.push(Ranked(neighbour)) };
-        if self.kept.len() < limit {
+        if !self.is_full() {
+            self.make_room();
             self.kept.push(Ranked(neighbour));
         } else if let Some(mut last) = self.kept.peek_mut()
             && Ranked(neighbour) < *last
         {
             *last = Ranked(neighbour);
         }
-        if self.kept.len() == limit
+        if self.is_full()
             && let Some(last) = self.kept.peek()
         {
             self.floor = last.0.similarity;
         }
     }
 
+    /// Makes room for twice as many, but not for more than are asked for.
+    fn make_room(&mut self) {
+        let count = self.kept.len();
+        if count == self.kept.capacity() {
+            self.kept.reserve_exact(count.max(4).min(self.limit as usize - count));
+        }
+    }
+
     /// Whether as many are kept as are asked for.
     pub(crate) fn is_full(&self) -> bool {
-        self.limit.is_some_and(|limit| self.kept.len() >= limit)
+        self.kept.len() >= self.limit as usize
     }
 
     /// How many of those kept have a score above this.

@@ -6,8 +6,9 @@ use crate::npy::Header;
 use crate::problem::FileProblem;
 use crate::sparse::{SparseFile, StoredCsr};
 use fs_err::File;
-use std::io::Read;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use zip::ZipArchive;
 use zip::result::ZipError;
 
@@ -17,10 +18,35 @@ struct Array {
     bytes: Vec<u8>,
 }
 
+/// A file that can not be read any more once the flag is set.
+struct Stoppable<'a> {
+    file: File,
+    stop: &'a AtomicBool,
+}
+
+impl Read for Stoppable<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.stop.load(Ordering::Relaxed) { Err(io::Error::other("stopped")) } else { self.file.read(out) }
+    }
+}
+
+impl Seek for Stoppable<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
+}
+
+type Archive<'a> = ZipArchive<Stoppable<'a>>;
+
 /// Reads a CSR matrix.
-pub(crate) fn read(path: &Path) -> Result<SparseFile, FileProblem> {
+pub(crate) fn read(path: &Path, stop: &AtomicBool) -> Result<SparseFile, FileProblem> {
+    let outcome = read_rows(path, stop);
+    if stop.load(Ordering::Relaxed) { Err(FileProblem::Stopped) } else { outcome }
+}
+
+fn read_rows(path: &Path, stop: &AtomicBool) -> Result<SparseFile, FileProblem> {
     let file = File::open(path).map_err(FileProblem::Io)?;
-    let mut archive = ZipArchive::new(file).map_err(FileProblem::Zip)?;
+    let mut archive = ZipArchive::new(Stoppable { file, stop }).map_err(FileProblem::Zip)?;
     check_format(&mut archive)?;
     let shape = integers(&mut archive, "shape")?;
     let &[rows, columns] = shape.as_slice() else {
@@ -45,14 +71,14 @@ pub(crate) fn read(path: &Path) -> Result<SparseFile, FileProblem> {
     SparseFile::new(path, &StoredCsr { columns, indptr, indices, values, element: encoding.element })
 }
 
-fn check_format(archive: &mut ZipArchive<File>) -> Result<(), FileProblem> {
+fn check_format(archive: &mut Archive) -> Result<(), FileProblem> {
     let format = array(archive, "format")?;
     // One text of either one or four bytes a character; both read the same once the zeros are left out.
     let text: String = format.bytes.iter().take(64).filter(|b| **b != 0).map(|b| char::from(*b)).collect();
     if text == "csr" { Ok(()) } else { Err(FileProblem::NotCsr { format: text }) }
 }
 
-fn integers(archive: &mut ZipArchive<File>, member: &'static str) -> Result<Vec<i64>, FileProblem> {
+fn integers(archive: &mut Archive, member: &'static str) -> Result<Vec<i64>, FileProblem> {
     use crate::element::Element::{I32, I64};
     let array = array(archive, member)?;
     let in_member = |problem| FileProblem::Member { member, problem: Box::new(problem) };
@@ -90,7 +116,7 @@ fn integers(archive: &mut ZipArchive<File>, member: &'static str) -> Result<Vec<
 }
 
 /// Reads an array of at most one dimension; room is made as the bytes arrive, not as the header claims.
-fn array(archive: &mut ZipArchive<File>, member: &'static str) -> Result<Array, FileProblem> {
+fn array(archive: &mut Archive, member: &'static str) -> Result<Array, FileProblem> {
     let mut bytes = Vec::new();
     match archive.by_name(&format!("{member}.npy")) {
         Ok(mut file) => file.read_to_end(&mut bytes).map_err(FileProblem::Io)?,

@@ -107,7 +107,7 @@ impl Margin {
 pub(crate) struct Panels {
     numbers: Vec<i16>,
     panel: usize,
-    row: Vec<f64>,
+    read: Vec<f64>,
 }
 
 impl Panels {
@@ -117,15 +117,21 @@ impl Panels {
         self.panel = width * stride;
         self.numbers.clear();
         self.numbers.resize(rows.len().div_ceil(width) * self.panel, 0);
-        self.row.resize(stride, 0.0);
+        // Rows that lie in columns are read together; of others one stays in the nearest cache.
+        let together = if matrix.matrix.lie_in_columns(rows.clone()) { width } else { 1 };
+        self.read.resize(together * stride, 0.0);
         for (panel, numbers) in self.numbers.chunks_exact_mut(self.panel).enumerate() {
             let first = rows.start + panel * width;
-            for row in first..rows.end.min(first + width) {
-                matrix.read(row..row + 1, &mut self.row);
-                let factor = factor(matrix.norms[row]);
-                let pairs = numbers.as_chunks_mut::<2>().0[row - first..].iter_mut().step_by(width);
-                for (pair, values) in pairs.zip(self.row.as_chunks::<2>().0) {
-                    *pair = values.map(|value| quantise(value, factor));
+            let end = rows.end.min(first + width);
+            for start in (first..end).step_by(together) {
+                let read = start..end.min(start + together);
+                matrix.read(read.clone(), &mut self.read);
+                for (row, values) in read.zip(self.read.chunks_exact(stride)) {
+                    let factor = factor(matrix.norms[row]);
+                    let pairs = numbers.as_chunks_mut::<2>().0[row - first..].iter_mut().step_by(width);
+                    for (pair, values) in pairs.zip(values.as_chunks::<2>().0) {
+                        *pair = values.map(|value| quantise(value, factor));
+                    }
                 }
             }
         }

@@ -3,6 +3,8 @@
 mod blocks;
 mod candidates;
 mod dense;
+#[cfg(test)]
+mod known_answers;
 mod screen;
 mod share;
 mod sparse;
@@ -431,6 +433,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_stop_ends_the_search_while_lists_are_handed_over() {
+        let matrix = dense(&clustered(3, 2000, 24, 50, 0.3));
+        let stop = AtomicBool::new(false);
+        let selection = Selection { top_k: Some(5), threshold: None };
+        let (rows, others) = (0..2000, 0..2000);
+        let search = Search { matrix: &matrix, selection, rows, others, stop: &stop, done: &|_| {} };
+        let mut taken = 0;
+        let take = |_: usize, _: &[Neighbour]| {
+            taken += 1;
+            stop.store(true, Ordering::Relaxed);
+            Ok::<(), ()>(())
+        };
+        assert!(matches!(search.run(take), Err(Ended::Stopped)));
+        assert!((1..2000).contains(&taken), "{taken}");
     }
 
     #[test]

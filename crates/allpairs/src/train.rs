@@ -247,7 +247,7 @@ fn write_part(input: &PairsInput, loaded: &Loaded, rows: Range<usize>) -> Result
     };
     let blocks = input.checkpoints.map(|checkpoints| {
         let (columns, others) = (loaded.matrix.columns(), layout.columns as u64);
-        let content = loaded.facts.content();
+        let content = loaded.facts.content;
         let everything = format!("{content:x} {} {columns} {others} {selection:?}", loaded.query_rows);
         let searched = if mutual { 0..loaded.matrix.rows() } else { rows.clone() };
         let row_work = others.saturating_mul(work_of_a_pair(loaded));
@@ -323,7 +323,7 @@ fn report(
         symmetric: tally.symmetric,
         pairs: tally.pairs,
         zero_rows,
-        duplicate_rows: loaded.facts.duplicates(),
+        duplicate_rows: loaded.facts.duplicates,
         unit_rows: loaded.facts.unit_rows,
         already_normalised: loaded.facts.unit_rows + zeros == all as u64,
         bytes_read: loaded.bytes,

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
 
-use trainyard_engine::artifact::{PackOptions, PartFile, combine, index_path, pack};
+use trainyard_engine::artifact::{Codec, PackOptions, PartFile, combine, index_path, pack};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -15,6 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let options = PackOptions {
         container_path: "/opt/ml/model".into(),
+        codec: Codec::Gzip,
         level: level.parse()?,
         ignore: Vec::new(),
         threads: threads.parse()?,

@@ -1,10 +1,11 @@
-//! What an instance hands back and how it becomes `model.tar.gz` or `output.tar.gz`.
+//! What an instance hands back and how it becomes `model.tar.gz` and `output.tar.gz`, or the same with zstd.
 //!
 //! Each instance packs its folder into a *part file*: the raw deflate stream of its tar entries, cut at a
 //! byte boundary, without gzip header or trailer and without a last-block mark. Such parts can be joined
 //! in any order (RFC 1951 blocks stand alone when no distance reaches back over the seam), and their
 //! CRC-32 values can be combined, so the archive is made without compressing anything a second time and
-//! without bytes going through user space. The result is one ordinary single-member gzip.
+//! without bytes going through user space. The result is one ordinary single-member gzip. With zstd a part is a row of
+//! frames, which may follow each other in any case.
 //!
 //! Beside each part lies an *index*: its paths in archive order with a hash of their content, from which
 //! clashes between instances are found without reading the parts.
@@ -13,6 +14,7 @@
 
 mod assemble;
 mod clash;
+mod codec;
 mod combine;
 mod deflate;
 mod folder;
@@ -30,7 +32,8 @@ mod warnings;
 
 pub use assemble::{Cut, HostPart, LEAST, Segment, UploadPart, UploadedPiece, assemble};
 pub use clash::Clash;
-pub use combine::{CombineError, Combined, GZIP_HEADER, PartFile, combine};
+pub use codec::Codec;
+pub use combine::{CombineError, Combined, PartFile, combine};
 pub use index::{IndexError, index_path};
 pub use largest::largest;
 pub use pack::{PackError, PackOptions, PackedPart, pack};

@@ -245,8 +245,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives up the uploads of attempts before this one. A store that can't be reached keeps them, until its own rules
-    /// for what nobody has completed take them away: no job is held up by that.
+    /// Gives up the uploads of attempts before this one. A store that can't be reached keeps them until they are
+    /// collected ([`Engine::collect`]): no job is held up by that.
     async fn give_up_uploads(&self, job: &str, before: u32) {
         for attempt in 1..before {
             let Ok(run) = RunDirectory::open(&self.attempt_folder(job, attempt)) else { break };

@@ -110,7 +110,7 @@ pub struct InstancePlan {
     pub limits: Limits,
     /// Which GPUs of its machine it has.
     pub gpus: GpuPlan,
-    /// The deflate level of the artifacts, 0 (stored) to 9.
+    /// The level of the artifacts' compression, 0 (stored) to 9.
     pub compression_level: u32,
     /// Whether its part of the model becomes plain files; then it is stored only, and never uploaded as a part.
     #[serde(default)]
@@ -385,7 +385,8 @@ pub struct MergePlan {
 impl MergePlan {
     /// The instance with its channel: the archive that has just been published, with its size in bytes.
     pub fn instance_for(&self, archive: ObjectSource, size: u64, attempt: u32) -> InstancePlan {
-        let object = ObjectPlan { source: archive, relative: "model.tar.gz".to_owned(), size };
+        let relative = self.instance.model.model_archive();
+        let object = ObjectPlan { source: archive, relative, size };
         let channel = ChannelPlan {
             name: "model".to_owned(),
             objects: vec![object],

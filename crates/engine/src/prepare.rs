@@ -166,7 +166,9 @@ pub async fn prepare(
     capabilities: &Capabilities,
     progress: ImageProgress,
 ) -> Result<Prepared, PrepareError> {
-    plan_checked(check(request, machine, capabilities).await?, machine, progress).await
+    let checked = check(request, machine, capabilities).await?;
+    checked.try_output(machine).await?;
+    plan_checked(checked, machine, progress).await
 }
 
 /// A request in which nothing is wrong that can be known before its image is here.
@@ -185,6 +187,21 @@ impl Checked {
     /// The request as JSON.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Tries whether a store will let the artifacts in: an upload is begun and given up, of which nobody sees
+    /// anything. Of a folder that is known before.
+    ///
+    /// # Errors
+    /// It will not.
+    pub async fn try_output(&self, machine: &Machine) -> Result<(), PrepareError> {
+        let OutputPlace::Store(store) = &self.output else { return Ok(()) };
+        let stores = Stores::new(machine.buckets.clone(), machine.credentials.clone());
+        let uri = self.spec.output.uri.to_string();
+        let refused = |source| PrepareError::OutputRefused { uri: uri.clone(), source: Box::new(source) };
+        let key = store.key(".trainyard-probe");
+        stores.begin(&store.bucket, &key, store.kms_key.as_deref()).await.map_err(refused)?;
+        stores.abort_all(&store.bucket, &key).await.map_err(refused)
     }
 
     /// What is known of the job.
@@ -209,7 +226,7 @@ impl Checked {
     }
 }
 
-/// Checks a request against the API and this machine.
+/// Checks a request against the API and this machine; nothing is written anywhere.
 pub async fn check(
     request: CreateTrainingJobRequest,
     machine: &Machine,
@@ -224,7 +241,9 @@ pub async fn check(
     let of_machine = Image::resolve(machine.image_name(&spec), &machine.program, file_kind)?;
     let stores = Stores::new(machine.buckets.clone(), machine.credentials.clone());
     let output = output_place(&spec, machine)?;
-    check_output(&spec.output.uri.to_string(), &output, &stores).await?;
+    if let OutputPlace::Folder(folder) = &output {
+        check_writable(&spec.output.uri.to_string(), folder)?;
+    }
     let listings =
         try_join_all(spec.channels.iter().map(|channel| listing(channel, machine, &stores))).await?;
     for (channel, listing) in spec.channels.iter().zip(&listings) {
@@ -320,18 +339,6 @@ fn output_place(spec: &TrainingJobSpec, machine: &Machine) -> Result<OutputPlace
             Ok(OutputPlace::Store(StoreOutput { bucket, prefix, address, kms_key }))
         }
     }
-}
-
-/// Whether the artifacts will be let in. In a store an upload is begun and given up, of which nobody sees anything.
-async fn check_output(uri: &str, output: &OutputPlace, stores: &Stores) -> Result<(), PrepareError> {
-    let store = match output {
-        OutputPlace::Folder(folder) => return check_writable(uri, folder),
-        OutputPlace::Store(store) => store,
-    };
-    let refused = |source| PrepareError::OutputRefused { uri: uri.to_owned(), source: Box::new(source) };
-    let key = store.key(".trainyard-probe");
-    stores.begin(&store.bucket, &key, store.kms_key.as_deref()).await.map_err(refused)?;
-    stores.abort_all(&store.bucket, &key).await.map_err(refused)
 }
 
 /// The nearest folder that is there must let us write; nothing is made before the job starts.

@@ -66,7 +66,9 @@ pub enum RunDirectoryError {
     #[error("run directory")]
     Io(#[from] io::Error),
     /// A file holds something else than it should.
-    #[error("{path} is damaged")]
+    #[error(
+        "{path} is damaged, or another version of this program wrote it: a job is resumed by the version that began it"
+    )]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -190,10 +192,10 @@ impl RunDirectory {
 /// Uploads in parts of an attempt, which become the archives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Uploads {
-    /// Of `model.tar.gz`; none if the model becomes plain files.
+    /// Of the model's archive; none if the model becomes plain files.
     #[serde(default)]
     pub model: Option<Upload>,
-    /// Of `output.tar.gz`.
+    /// Of the archive of other output.
     pub output: Upload,
 }
 

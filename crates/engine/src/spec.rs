@@ -26,6 +26,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::artifact::Codec;
 use crate::wire::CreateTrainingJobRequest;
 
 pub use capabilities::{Capabilities, Unsupported, unsupported};
@@ -124,8 +125,30 @@ pub enum OutputCompression {
     /// `model.tar.gz`.
     #[default]
     Gzip,
+    /// `model.tar.zst`: our own, which Amazon has not.
+    Zstd,
     /// A prefix with the files.
     None,
+}
+
+impl OutputCompression {
+    /// How archives are compressed; what is no model is an archive in any case.
+    pub fn codec(self) -> Codec {
+        match self {
+            Self::Gzip | Self::None => Codec::Gzip,
+            Self::Zstd => Codec::Zstd,
+        }
+    }
+
+    /// The name of the archive of what was written to `/opt/ml/model`.
+    pub fn model_archive(self) -> String {
+        self.codec().named("model")
+    }
+
+    /// The name of the archive of what was written to `/opt/ml/output/data`.
+    pub fn output_archive(self) -> String {
+        self.codec().named("output")
+    }
 }
 
 /// How many instances, and of which type.

@@ -45,6 +45,8 @@ pub(crate) struct Config {
     pub(crate) notify: Subscriptions,
     /// Buckets that are in stores, and what is kept of their objects.
     pub(crate) storage: Storage,
+    /// The configuration file, for what only it can say.
+    pub(crate) file: Origin,
 }
 
 /// Where names of job files lead to on this machine.
@@ -123,6 +125,7 @@ impl Config {
             serve: file.settings.serve.clone(),
             notify: notify::read(&file)?,
             storage: Storage::merge(&file)?,
+            file: file.origin(),
         })
     }
 }

@@ -70,6 +70,8 @@ fn passed_over(name: &str) -> Option<&'static str> {
         "ShmSizeInGB" => Some("Amazon decides the size of /dev/shm itself"),
         "PidsLimit" => Some("Amazon decides the number of processes itself"),
         "Output.Level" => Some("Amazon packs the artifact as it does"),
+        "Output.Compression" => Some("Amazon packs the artifact with gzip"),
+        "Output.Ignore" => Some("Amazon leaves nothing out: the artifact will hold these files too"),
         // Parts of one that was told, and those that are Amazon's own behaviour.
         _ => None,
     }
@@ -150,6 +152,29 @@ mod tests {
         ]);
         assert_eq!(sent["Tags"], expected);
         assert!(remarks[0].contains("part-*.csv") && remarks[1].contains("trainyard merge"), "{remarks:?}");
+    }
+
+    #[test]
+    fn each_setting_that_amazon_passes_over_is_told_by_name() {
+        let mut sent = request(json!({
+            "Output": {"Ignore": ["cache/**"], "Level": 1, "Compression": "zstd"},
+            "GraceInSeconds": 9, "ShmSizeInGB": 1, "PidsLimit": 9,
+            "Merge": {"Output": "all.csv", "OrderBy": "id"},
+        }));
+        let remarks = for_amazon(&mut sent).unwrap().join("\n");
+        let names = [
+            "Output.Ignore",
+            "Output.Level",
+            "Output.Compression",
+            "GraceInSeconds",
+            "ShmSizeInGB",
+            "PidsLimit",
+            "Merge.Output",
+        ];
+        for name in names {
+            assert!(remarks.contains(&format!("Trainyard.{name}: ")), "{name}: {remarks}");
+        }
+        assert!(remarks.contains("will hold these files too"), "{remarks}");
     }
 
     #[test]

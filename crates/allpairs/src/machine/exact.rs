@@ -1,81 +1,36 @@
 //! Dot products in the order of the definition of a score (see [`crate::score`]), with vectors that hold its
 //! accumulators. Products are rounded before they are added, so that every way has the same bits.
 
-use crate::score::{LANES, combine, dot};
+use super::vectors::{Vectors, by_vectors};
+use crate::score::{LANES, combine};
 
-/// One way to compute them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Exact {
-    /// Without any instruction that not every machine has.
-    Portable,
-    /// Four accumulators in 256 bits.
-    #[cfg(target_arch = "x86_64")]
-    Avx2(Checked),
-    /// All eight in 512 bits.
-    #[cfg(target_arch = "x86_64")]
-    Avx512(Checked),
-}
+type Numbers = [f64; LANES];
+type Stored = [[u8; 4]; LANES];
 
-/// Proof that the machine was asked and has the instructions.
-#[cfg(target_arch = "x86_64")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Checked(());
-
-impl Exact {
-    /// All that this machine can run, the fastest first.
-    pub(crate) fn available() -> Vec<Self> {
-        let mut available = Vec::new();
-        #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx512f") {
-                available.push(Self::Avx512(Checked(())));
-            }
-            if is_x86_feature_detected!("avx2") {
-                available.push(Self::Avx2(Checked(())));
-            }
-        }
-        available.push(Self::Portable);
-        available
-    }
-
-    /// The fastest.
-    pub(crate) fn best() -> Self {
-        Self::available()[0]
-    }
-
-    /// The dot product of a row with one that is stored in float32, little-endian. The first row is filled up with
-    /// zeros to a multiple of [`LANES`].
+impl Vectors {
+    /// The dot products of a row with some that are stored in float32, little-endian. The first row is filled up with
+    /// zeros to a multiple of [`LANES`]; the others have the same number of columns.
+    ///
+    /// Each sum waits for the one before it, so that several rows together take hardly longer than one.
     #[inline]
-    pub(crate) fn dot_stored(self, row: &[f64], stored: &[[u8; 4]]) -> f64 {
-        let (whole, rest) = stored.as_chunks::<LANES>();
-        let (begin, end) = row.split_at(LANES * whole.len());
-        let mut sums = match self {
-            Self::Portable => portable(begin.as_chunks().0, whole),
-            // SAFETY: `Checked` shows that the instructions are there.
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2(_) => unsafe { avx2(begin.as_chunks().0, whole) },
-            // SAFETY: `Checked` shows that the instructions are there.
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512(_) => unsafe { avx512(begin.as_chunks().0, whole) },
-        };
-        for ((sum, value), stored) in sums.iter_mut().zip(end).zip(rest) {
-            *sum += value * f64::from(f32::from_le_bytes(*stored));
+    pub(crate) fn dots_stored<const N: usize>(self, row: &[f64], stored: [&[[u8; 4]]; N]) -> [f64; N] {
+        let row = row.as_chunks::<LANES>().0;
+        let whole = stored.map(|stored| stored.as_chunks::<LANES>().0);
+        let mut sums = by_vectors!(self, sums(row, whole));
+        for (sums, stored) in sums.iter_mut().zip(stored) {
+            let (whole, rest) = stored.as_chunks::<LANES>();
+            let values = row.get(whole.len()).into_iter().flatten();
+            for ((sum, value), stored) in sums.iter_mut().zip(values).zip(rest) {
+                *sum += value * f64::from(f32::from_le_bytes(*stored));
+            }
         }
-        combine(&sums)
+        sums.map(|sums| combine(&sums))
     }
 
     /// The dot product of two rows that are filled up with zeros to the same multiple of [`LANES`].
     #[inline]
     pub(crate) fn dot(self, row: &[f64], other: &[f64]) -> f64 {
-        match self {
-            Self::Portable => dot(row, other),
-            // SAFETY: `Checked` shows that the instructions are there.
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2(_) => unsafe { dot_avx2(row, other) },
-            // SAFETY: `Checked` shows that the instructions are there.
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512(_) => unsafe { dot_avx512(row, other) },
-        }
+        by_vectors!(self, dot(row, other))
     }
 }
 
@@ -94,70 +49,89 @@ pub(crate) fn prefetch(stored: &[[u8; 4]]) {
     let _ = stored;
 }
 
-type Numbers = [f64; LANES];
-type Stored = [[u8; 4]; LANES];
+mod portable {
+    use super::{LANES, Numbers, Stored};
+    pub(super) use crate::score::dot;
 
-#[inline(always)]
-fn portable(row: &[Numbers], stored: &[Stored]) -> Numbers {
-    let mut sums = [0.0; LANES];
-    for (values, stored) in row.iter().zip(stored) {
-        for lane in 0..LANES {
-            sums[lane] += values[lane] * f64::from(f32::from_le_bytes(stored[lane]));
+    #[inline(always)]
+    pub(super) fn sums<const N: usize>(row: &[Numbers], stored: [&[Stored]; N]) -> [Numbers; N] {
+        let length = stored.iter().fold(row.len(), |length, stored| length.min(stored.len()));
+        let stored = stored.map(|stored| &stored[..length]);
+        let mut sums = [[0.0; LANES]; N];
+        for (at, values) in row[..length].iter().enumerate() {
+            for (sums, stored) in sums.iter_mut().zip(stored) {
+                for lane in 0..LANES {
+                    sums[lane] += values[lane] * f64::from(f32::from_le_bytes(stored[at][lane]));
+                }
+            }
         }
+        sums
     }
-    sums
 }
 
 // The same loops again: compiled for wider vectors, without which their products would not be fused either.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn avx2(row: &[Numbers], stored: &[Stored]) -> Numbers {
-    portable(row, stored)
-}
+mod avx2 {
+    use super::{Numbers, Stored};
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn dot_avx2(row: &[f64], other: &[f64]) -> f64 {
-    dot(row, other)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-fn avx512(row: &[Numbers], stored: &[Stored]) -> Numbers {
-    use std::arch::x86_64::*;
-    let mut sums = _mm512_setzero_pd();
-    for (values, stored) in row.iter().zip(stored) {
-        // SAFETY: both have eight numbers.
-        let (values, stored) =
-            unsafe { (_mm512_loadu_pd(values.as_ptr()), _mm256_loadu_ps(stored.as_ptr().cast())) };
-        sums = _mm512_add_pd(sums, _mm512_mul_pd(values, _mm512_cvtps_pd(stored)));
+    #[target_feature(enable = "avx2")]
+    pub(super) fn sums<const N: usize>(row: &[Numbers], stored: [&[Stored]; N]) -> [Numbers; N] {
+        super::portable::sums(row, stored)
     }
-    let mut out = [0.0; LANES];
-    // SAFETY: there is room for eight numbers.
-    unsafe { _mm512_storeu_pd(out.as_mut_ptr(), sums) };
-    out
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn dot(row: &[f64], other: &[f64]) -> f64 {
+        super::portable::dot(row, other)
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-fn dot_avx512(row: &[f64], other: &[f64]) -> f64 {
+mod avx512 {
+    use super::{LANES, Numbers, Stored, combine};
     use std::arch::x86_64::*;
-    let mut sums = _mm512_setzero_pd();
-    for (values, others) in row.as_chunks::<LANES>().0.iter().zip(other.as_chunks::<LANES>().0) {
-        // SAFETY: both have eight numbers.
-        let (values, others) =
-            unsafe { (_mm512_loadu_pd(values.as_ptr()), _mm512_loadu_pd(others.as_ptr())) };
-        sums = _mm512_add_pd(sums, _mm512_mul_pd(values, others));
+
+    #[target_feature(enable = "avx512f")]
+    fn out(sums: __m512d) -> Numbers {
+        let mut out = [0.0; LANES];
+        // SAFETY: there is room for eight numbers.
+        unsafe { _mm512_storeu_pd(out.as_mut_ptr(), sums) };
+        out
     }
-    let mut out = [0.0; LANES];
-    // SAFETY: there is room for eight numbers.
-    unsafe { _mm512_storeu_pd(out.as_mut_ptr(), sums) };
-    combine(&out)
+
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn sums<const N: usize>(row: &[Numbers], stored: [&[Stored]; N]) -> [Numbers; N] {
+        let length = stored.iter().fold(row.len(), |length, stored| length.min(stored.len()));
+        let stored = stored.map(|stored| &stored[..length]);
+        let mut sums = [_mm512_setzero_pd(); N];
+        for (at, values) in row[..length].iter().enumerate() {
+            // SAFETY: it has eight numbers.
+            let values = unsafe { _mm512_loadu_pd(values.as_ptr()) };
+            for (sum, stored) in sums.iter_mut().zip(stored) {
+                // SAFETY: it has eight numbers.
+                let stored = unsafe { _mm256_loadu_ps(stored[at].as_ptr().cast()) };
+                *sum = _mm512_add_pd(*sum, _mm512_mul_pd(values, _mm512_cvtps_pd(stored)));
+            }
+        }
+        sums.map(|sums| out(sums))
+    }
+
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn dot(row: &[f64], other: &[f64]) -> f64 {
+        let mut sums = _mm512_setzero_pd();
+        for (values, others) in row.as_chunks::<LANES>().0.iter().zip(other.as_chunks::<LANES>().0) {
+            // SAFETY: both have eight numbers.
+            let (values, others) =
+                unsafe { (_mm512_loadu_pd(values.as_ptr()), _mm512_loadu_pd(others.as_ptr())) };
+            sums = _mm512_add_pd(sums, _mm512_mul_pd(values, others));
+        }
+        combine(&out(sums))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::score::dot;
     use proptest::prelude::*;
 
     proptest! {
@@ -167,16 +141,21 @@ mod tests {
         ) {
             let finite = |value: f32| if value.is_finite() { value } else { 1.5 };
             let stored: Vec<[u8; 4]> = pairs.iter().map(|(_, value)| finite(*value).to_le_bytes()).collect();
+            let first: Vec<[u8; 4]> = pairs.iter().map(|(value, _)| finite(*value).to_le_bytes()).collect();
             let fill = |mut row: Vec<f64>| {
                 row.resize(pairs.len().next_multiple_of(LANES), 0.0);
                 row
             };
             let row = fill(pairs.iter().map(|(value, _)| f64::from(finite(*value)) / 3.0).collect());
             let other = fill(pairs.iter().map(|(_, value)| f64::from(finite(*value))).collect());
-            let expected = dot(&row, &other).to_bits();
-            for way in Exact::available() {
+            let own = fill(pairs.iter().map(|(value, _)| f64::from(finite(*value))).collect());
+            let (expected, of_own) = (dot(&row, &other).to_bits(), dot(&row, &own).to_bits());
+            for way in Vectors::available() {
                 prop_assert_eq!(way.dot(&row, &other).to_bits(), expected, "{:?}", way);
-                prop_assert_eq!(way.dot_stored(&row, &stored).to_bits(), expected, "{:?}", way);
+                let alone = way.dots_stored(&row, [&stored]).map(f64::to_bits);
+                prop_assert_eq!(alone, [expected], "{:?}", way);
+                let four = way.dots_stored(&row, [&stored, &first, &first, &stored]).map(f64::to_bits);
+                prop_assert_eq!(four, [expected, of_own, of_own, expected], "{:?}", way);
             }
         }
     }

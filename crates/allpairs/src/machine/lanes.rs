@@ -1,62 +1,22 @@
 //! Sums in float32 compared with floors, many at a time.
 
-/// One way to compare.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lanes {
-    /// Without any instruction that not every machine has.
-    Portable,
-    /// 256 bits.
-    #[cfg(target_arch = "x86_64")]
-    Avx2(Checked),
-    /// 512 bits.
-    #[cfg(target_arch = "x86_64")]
-    Avx512(Checked),
-}
+use super::vectors::{Vectors, by_vectors};
 
-/// Proof that the machine was asked and has the instructions.
-#[cfg(target_arch = "x86_64")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Checked(());
-
-/// Sums of a group, which are compared together.
-const WIDTH: usize = Lanes::WIDTH;
+/// Sums are compared in groups of this many.
+const WIDTH: usize = 64;
 
 type Group = [f32; WIDTH];
 
 /// What a group can not exceed, slightly lowered for roundings.
 const SLACK: f32 = 4e-6;
 
-impl Lanes {
-    /// Sums are compared in groups of this many.
-    pub(crate) const WIDTH: usize = 64;
-
-    /// All that this machine can run, the fastest first.
-    pub(crate) fn available() -> Vec<Self> {
-        let mut available = Vec::new();
-        #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx512f") {
-                available.push(Self::Avx512(Checked(())));
-            }
-            if is_x86_feature_detected!("avx2") {
-                available.push(Self::Avx2(Checked(())));
-            }
-        }
-        available.push(Self::Portable);
-        available
-    }
-
-    /// The fastest.
-    pub(crate) fn best() -> Self {
-        Self::available()[0]
-    }
-
+impl Vectors {
     /// Notes the places where a sum, with the product of the two rests on top, is greater than the floor there or
     /// than the other floor, with that sum alone; sets all sums to zero.
     ///
     /// # Panics
     /// If there are not as many sums as limits, or more than 2¹⁶.
-    pub(crate) fn pass(
+    pub(crate) fn pass_sums(
         self,
         sums: &mut [f32],
         limits: &Limits,
@@ -64,20 +24,11 @@ impl Lanes {
         passed: &mut Vec<(u16, f32)>,
     ) {
         assert!(sums.len() == limits.rests.len() && sums.len() <= 1 << 16);
-        let sums = sums.as_chunks_mut().0;
-        match self {
-            Self::Portable => portable::pass(sums, limits, other, passed),
-            // SAFETY: `Checked` shows that the instructions are there.
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2(_) => unsafe { avx2::pass(sums, limits, other, passed) },
-            // SAFETY: as for AVX2.
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512(_) => unsafe { avx512::pass(sums, limits, other, passed) },
-        }
+        by_vectors!(self, pass(sums.as_chunks_mut().0, limits, other, passed));
     }
 }
 
-/// What sums are compared with: rests and floors of all places, a multiple of [`Lanes::WIDTH`] of them.
+/// What sums are compared with: rests and floors of all places, a multiple of 64 of them.
 ///
 /// One look at a group asks for less than any of its places does; so it pays to have equal rests side by side.
 #[derive(Debug, Default)]
@@ -281,9 +232,9 @@ mod tests {
             let mut limits = Limits::default();
             limits.set_rests(rests.into_iter());
             limits.set_floors(floors.into_iter());
-            for way in Lanes::available() {
+            for way in Vectors::available() {
                 let (mut sums, mut passed) = (sums.clone(), Vec::new());
-                way.pass(&mut sums, &limits, (rest, floor), &mut passed);
+                way.pass_sums(&mut sums, &limits, (rest, floor), &mut passed);
                 prop_assert_eq!(&passed, &expected, "{:?}", way);
                 prop_assert!(sums.iter().all(|sum| *sum == 0.0));
             }

@@ -1,5 +1,7 @@
 //! Products of short rows of small integers, one row with many.
 
+use super::vectors::{Vectors, by_vectors};
+
 /// Numbers of a short row.
 pub(crate) const WIDTH: usize = 32;
 
@@ -7,25 +9,7 @@ pub(crate) const WIDTH: usize = 32;
 pub(crate) const LONG: usize = 64;
 
 /// Rows that are looked at together.
-const TOGETHER: usize = 8;
-
-/// One way to compute them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sift {
-    /// Without any instruction that not every machine has.
-    Portable,
-    /// `vpmaddubsw` on 256 bits.
-    #[cfg(target_arch = "x86_64")]
-    Avx2(Checked),
-    /// `vpdpbusd` on 256 and 512 bits.
-    #[cfg(target_arch = "x86_64")]
-    Avx512(Checked),
-}
-
-/// Proof that the machine was asked and has the instructions.
-#[cfg(target_arch = "x86_64")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Checked(());
+pub(crate) const TOGETHER: usize = 8;
 
 /// Short rows, as many as places of 16 bits count, so that none needs a check. Those that are not set are zero.
 #[derive(Debug)]
@@ -50,53 +34,20 @@ impl ShortRows {
     }
 }
 
-impl Sift {
-    /// Rows are looked at in groups of this many.
-    pub(crate) const STEP: usize = TOGETHER;
-
-    /// All that this machine can run, the fastest first.
-    pub(crate) fn available() -> Vec<Self> {
-        let mut available = Vec::new();
-        #[cfg(target_arch = "x86_64")]
-        {
-            let long = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl");
-            if long && is_x86_feature_detected!("avx512vnni") && is_x86_feature_detected!("avx2") {
-                available.push(Self::Avx512(Checked(())));
-            }
-            if is_x86_feature_detected!("avx2") {
-                available.push(Self::Avx2(Checked(())));
-            }
-        }
-        available.push(Self::Portable);
-        available
-    }
-
-    /// The fastest.
-    pub(crate) fn best() -> Self {
-        Self::available()[0]
-    }
-
+impl Vectors {
     /// The product of two rows of [`WIDTH`] or [`LONG`] numbers. No sum of the products of two neighbouring numbers may
     /// exceed 15 bits.
     #[inline]
     pub(crate) fn product<const N: usize>(self, one: &[u8; N], other: &[i8; N]) -> i32 {
         const { assert!(N.is_multiple_of(WIDTH)) };
-        match self {
-            Self::Portable => portable(one, other),
-            // SAFETY: `Checked` shows that the instructions are there.
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2(_) => unsafe { avx2::product(one, other) },
-            // SAFETY: `Checked` shows that the instructions are there.
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512(_) => unsafe { avx512::product(one, other) },
-        }
+        by_vectors!(self, product(one, other))
     }
 
     /// Notes which of the rows at these places have a product of at least `least` with the one row; for the numbers
     /// of rows the same holds as in [`Self::product`]. Places come in whole groups of eight: fill up with
     /// [`ShortRows::ZERO`], which a `least` above 0 never lets through.
     #[inline]
-    pub(crate) fn pass(
+    pub(crate) fn pass_rows(
         self,
         (one, least): (&[u8; WIDTH], i32),
         (places, rows): (&[u16], &ShortRows),
@@ -105,30 +56,32 @@ impl Sift {
         let (groups, rows) = (places.as_chunks::<TOGETHER>().0, rows.0.as_slice());
         // There is a row for each number of 16 bits, which the compiler can see from here on.
         let Some(rows) = rows.first_chunk() else { return };
-        match self {
-            Self::Portable => {
-                let reaches = |place: &u16| portable(one, &rows[usize::from(*place)]) >= least;
-                passed.extend(groups.as_flattened().iter().filter(|place| reaches(place)));
-            }
-            // SAFETY: `Checked` shows that the instructions are there.
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2(_) => unsafe { avx2::pass((one, least), (groups, rows), passed) },
-            // SAFETY: `Checked` shows that the instructions are there.
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512(_) => unsafe { avx512::pass((one, least), (groups, rows), passed) },
-        }
+        by_vectors!(self, pass((one, least), (groups, rows), passed));
     }
 }
 
 /// All rows, by places of 16 bits.
 type All = [[i8; WIDTH]; 1 << 16];
 
-fn portable<const N: usize>(one: &[u8; N], other: &[i8; N]) -> i32 {
-    one.iter().zip(other).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum()
+mod portable {
+    use super::{All, TOGETHER, WIDTH};
+
+    pub(super) fn product<const N: usize>(one: &[u8; N], other: &[i8; N]) -> i32 {
+        one.iter().zip(other).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum()
+    }
+
+    pub(super) fn pass(
+        (one, least): (&[u8; WIDTH], i32),
+        (groups, rows): (&[[u16; TOGETHER]], &All),
+        passed: &mut Vec<u16>,
+    ) {
+        let reaches = |place: &&u16| product(one, &rows[usize::from(**place)]) >= least;
+        passed.extend(groups.as_flattened().iter().filter(reaches));
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
-macro_rules! on_vectors {
+macro_rules! with_products {
     ($name:ident, $features:literal, $add_products:expr) => {
         mod $name {
             use super::{All, TOGETHER, WIDTH};
@@ -198,13 +151,13 @@ macro_rules! on_vectors {
 }
 
 #[cfg(target_arch = "x86_64")]
-on_vectors!(avx2, "avx2", |sums, one, other| {
+with_products!(avx2, "avx2", |sums, one, other| {
     let pairs = _mm256_maddubs_epi16(one, other);
     _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
 });
 
 #[cfg(target_arch = "x86_64")]
-on_vectors!(avx512, "avx2,avx512f,avx512vl,avx512vnni", |sums, one, other| _mm256_dpbusd_epi32(
+with_products!(avx512, "avx2,avx512f,avx512vl,avx512vnni", |sums, one, other| _mm256_dpbusd_epi32(
     sums, one, other
 ));
 
@@ -228,9 +181,9 @@ mod tests {
             places.resize(places.len().next_multiple_of(8), ShortRows::ZERO);
             let mut short = ShortRows::new();
             short.set(&rows);
-            for way in Sift::available() {
+            for way in Vectors::available() {
                 let mut passed = Vec::new();
-                way.pass((&one, least), (&places, &short), &mut passed);
+                way.pass_rows((&one, least), (&places, &short), &mut passed);
                 prop_assert_eq!(&passed, &expected, "{:?}", way);
             }
         }
@@ -241,7 +194,7 @@ mod tests {
         ) {
             let (one, other): ([u8; LONG], [i8; LONG]) = (one.try_into().unwrap(), other.try_into().unwrap());
             let expected: i32 = one.iter().zip(&other).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum();
-            for way in Sift::available() {
+            for way in Vectors::available() {
                 prop_assert_eq!(way.product(&one, &other), expected, "{:?}", way);
             }
         }

@@ -18,25 +18,30 @@ const UNIT: f64 = 1e-6;
 /// What is known of the rows of a matrix beside their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct RowFacts {
-    /// For each row a hash of its numbers (as float64; −0 is 0), by which equal rows are told.
-    pub(crate) fingerprints: Vec<u128>,
+    /// Rows that equal an earlier one.
+    pub(crate) duplicates: u64,
     /// Rows whose norm, as they are stored, is 1.
     pub(crate) unit_rows: u64,
+    /// A hash of the whole matrix, to tell whether it is the same as before.
+    pub(crate) content: u128,
 }
 
-impl RowFacts {
-    /// Rows among these that equal an earlier one.
-    pub(crate) fn duplicates(&self) -> u64 {
-        let mut sorted = self.fingerprints.clone();
-        sorted.par_sort_unstable();
-        sorted.par_windows(2).filter(|pair| pair[0] == pair[1]).count() as u64
-    }
+/// What is found out row by row.
+#[derive(Debug, Default)]
+pub(crate) struct FactsByRow {
+    /// For each row a hash of its numbers (as float64; −0 is 0), by which equal rows are told.
+    fingerprints: Vec<u128>,
+    unit_rows: u64,
+}
 
-    /// A hash of the whole matrix, to tell whether it is the same as before.
-    pub(crate) fn content(&self) -> u128 {
+impl FactsByRow {
+    /// Sums it up; what is kept of each row is let go of.
+    pub(crate) fn finish(mut self) -> RowFacts {
         let mut hash = Xxh3::new();
         self.fingerprints.iter().for_each(|row| hash.update(&row.to_le_bytes()));
-        hash.digest128()
+        self.fingerprints.par_sort_unstable();
+        let duplicates = self.fingerprints.par_windows(2).filter(|pair| pair[0] == pair[1]).count() as u64;
+        RowFacts { duplicates, unit_rows: self.unit_rows, content: hash.digest128() }
     }
 
     /// Takes in the rows of a sparse file.
@@ -84,7 +89,7 @@ pub(crate) fn inspect(matrix: DenseMatrix, stop: &AtomicBool) -> Result<(DenseRo
     let quantisation_error = errors.into_iter().fold(0.0, f64::max);
     let stored = norms.iter().zip(&exponents).map(|(norm, exponent)| norm * 2f64.powi(i32::from(*exponent)));
     let unit_rows = stored.filter(|norm| is_unit(*norm)).count() as u64;
-    let facts = RowFacts { unit_rows, fingerprints };
+    let facts = FactsByRow { unit_rows, fingerprints }.finish();
     Ok((DenseRows { matrix, norms, exponents, quantisation_error }, facts))
 }
 

@@ -58,15 +58,13 @@ impl TableRows {
     /// Takes the next rows.
     pub(crate) fn push(&mut self, batch: &RecordBatch) -> Result<(), FileProblem> {
         if let Some(at) = self.id {
-            let ids = Ids::of_column(batch.column(at)).map_err(FileProblem::Arrow)?;
-            if let Some(row) = ids.first_missing() {
-                let column = batch.schema_ref().field(at).name().clone();
-                return Err(FileProblem::NoId { row: (self.rows + row) as u64, column });
-            }
-            self.ids.push(ids);
+            self.push_ids(batch, at, self.rows)?;
         }
         match self.layout.clone() {
-            Layout::Columns(columns) => self.push_columns(batch, &columns),
+            Layout::Columns(columns) => {
+                self.columns = Some(columns.len());
+                self.put_columns(batch, &columns, (self.rows, 0))
+            }
             Layout::Lists(column) => self.push_lists(batch, column),
             Layout::SparseLists { indices, values } => self.push_sparse(batch, indices, values),
         }?;
@@ -74,24 +72,70 @@ impl TableRows {
         Ok(())
     }
 
-    fn check_nulls(&self, batch: &RecordBatch, at: usize) -> Result<(), FileProblem> {
+    /// The columns that hold one number of each row, if rows lie in the table like that.
+    pub(super) fn number_columns(&self) -> Option<&[usize]> {
+        match &self.layout {
+            Layout::Columns(columns) => Some(columns),
+            Layout::Lists(_) | Layout::SparseLists { .. } => None,
+        }
+    }
+
+    /// The column of ids.
+    pub(super) fn id_column(&self) -> Option<usize> {
+        self.id
+    }
+
+    pub(super) fn number_size(&self) -> usize {
+        self.element.size()
+    }
+
+    /// Takes ids of the next rows, all that is in the batch. Their numbers are put in by [`Self::put_columns`].
+    pub(super) fn push_ids(
+        &mut self,
+        batch: &RecordBatch,
+        at: usize,
+        first_row: usize,
+    ) -> Result<(), FileProblem> {
+        let ids = Ids::of_column(batch.column(at)).map_err(FileProblem::Arrow)?;
+        if let Some(row) = ids.first_missing() {
+            let column = batch.schema_ref().field(at).name().clone();
+            return Err(FileProblem::NoId { row: (first_row + row) as u64, column });
+        }
+        self.ids.push(ids);
+        Ok(())
+    }
+
+    /// Says that so many more rows are complete, of as many columns as the table has.
+    pub(super) fn complete(&mut self, rows: usize) {
+        self.rows += rows;
+        self.columns = self.number_columns().map(<[usize]>::len);
+    }
+
+    /// Rows that are complete.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn check_nulls(&self, batch: &RecordBatch, at: usize, first_row: usize) -> Result<(), FileProblem> {
         let column = batch.column(at);
         if column.null_count() == 0 {
             return Ok(());
         }
         match (0..column.len()).find(|row| column.is_null(*row)) {
-            Some(row) => Err(self.null(batch, at, row)),
+            Some(row) => Err(null(batch, at, first_row + row)),
             None => Ok(()),
         }
     }
 
-    fn null(&self, batch: &RecordBatch, column: usize, row: usize) -> FileProblem {
-        let column = batch.schema_ref().field(column).name().clone();
-        FileProblem::Null { row: (self.rows + row) as u64, column }
-    }
-
-    fn push_columns(&mut self, batch: &RecordBatch, columns: &[usize]) -> Result<(), FileProblem> {
-        columns.iter().try_for_each(|at| self.check_nulls(batch, *at))?;
+    /// Puts numbers into rows: those of some columns of the batch, to where the first row and the first of these columns
+    /// have their place. Rows are added as they come.
+    pub(super) fn put_columns(
+        &mut self,
+        batch: &RecordBatch,
+        columns: &[usize],
+        (first_row, first_column): (usize, usize),
+    ) -> Result<(), FileProblem> {
+        columns.iter().try_for_each(|at| self.check_nulls(batch, *at, first_row))?;
         let data_type = arrow_type(self.element);
         let arrays: Vec<ArrayRef> = columns
             .iter()
@@ -99,17 +143,23 @@ impl TableRows {
             .collect::<Result<_, _>>()
             .map_err(FileProblem::Arrow)?;
         let stored: Vec<_> = arrays.iter().map(|array| array.to_data()).collect();
-        let bytes: Vec<&[u8]> = stored.iter().map(|array| number_bytes(array, self.element)).collect();
-        self.columns = Some(columns.len());
+        let parts: Vec<&[u8]> = stored.iter().map(|array| number_bytes(array, self.element)).collect();
         let size = self.element.size();
-        for at in (0..batch.num_rows()).map(|row| row * size) {
-            bytes.iter().for_each(|column| self.numbers.extend_from_slice(&column[at..at + size]));
+        let width = self.number_columns().map_or(columns.len(), <[usize]>::len);
+        let end = (first_row + batch.num_rows()) * width * size;
+        self.numbers.resize(self.numbers.len().max(end), 0);
+        let rows = &mut self.numbers[first_row * width * size..end];
+        match size {
+            1 => put::<1>(rows, width, first_column, &parts),
+            2 => put::<2>(rows, width, first_column, &parts),
+            4 => put::<4>(rows, width, first_column, &parts),
+            _ => put::<8>(rows, width, first_column, &parts),
         }
         Ok(())
     }
 
     fn push_lists(&mut self, batch: &RecordBatch, column: usize) -> Result<(), FileProblem> {
-        self.check_nulls(batch, column)?;
+        self.check_nulls(batch, column, self.rows)?;
         let lists = self.lists(batch, column, &arrow_type(self.element))?;
         let offsets = lists.as_list::<i64>().value_offsets();
         for (row, bounds) in offsets.windows(2).enumerate() {
@@ -125,8 +175,8 @@ impl TableRows {
     }
 
     fn push_sparse(&mut self, batch: &RecordBatch, indices: usize, values: usize) -> Result<(), FileProblem> {
-        self.check_nulls(batch, indices)?;
-        self.check_nulls(batch, values)?;
+        self.check_nulls(batch, indices, self.rows)?;
+        self.check_nulls(batch, values, self.rows)?;
         let index_lists = self.lists(batch, indices, &DataType::Int64)?;
         let value_lists = self.lists(batch, values, &arrow_type(self.element))?;
         let (index_lists, value_offsets) =
@@ -156,7 +206,7 @@ impl TableRows {
         if values.null_count() > 0 {
             let gap = |row: &usize| (offsets[*row]..offsets[row + 1]).any(|at| values.is_null(at as usize));
             if let Some(row) = (0..lists.len()).find(gap) {
-                return Err(self.null(batch, column, row));
+                return Err(null(batch, column, self.rows + row));
             }
         }
         Ok(lists)
@@ -203,6 +253,19 @@ impl TableRows {
             element: self.element,
         };
         SparseFile::new(path, &stored)
+    }
+}
+
+fn null(batch: &RecordBatch, column: usize, row: usize) -> FileProblem {
+    FileProblem::Null { row: row as u64, column: batch.schema_ref().field(column).name().clone() }
+}
+
+/// Puts numbers of `N` bytes from some columns into rows of so many of them.
+fn put<const N: usize>(rows: &mut [u8], width: usize, first_column: usize, parts: &[&[u8]]) {
+    let parts: Vec<&[[u8; N]]> = parts.iter().map(|part| part.as_chunks::<N>().0).collect();
+    let rows = rows.as_chunks_mut::<N>().0.chunks_exact_mut(width);
+    for (at, row) in rows.enumerate() {
+        row[first_column..].iter_mut().zip(&parts).for_each(|(out, part)| *out = part[at]);
     }
 }
 

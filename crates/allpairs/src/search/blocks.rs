@@ -4,7 +4,7 @@
 //! serves both rows if both have a list. So all rows are finished together, which takes memory for all their
 //! neighbours.
 
-use super::candidates::{Candidates, Scorer};
+use super::candidates::{Candidates, Scorer, room};
 use super::share::Share;
 use super::{Ended, NEIGHBOURS_UNDER_WAY, Search};
 use crate::neighbours::Neighbour;
@@ -111,7 +111,7 @@ impl Block {
             let list = &mut lists[at];
             let floor = match hit.found {
                 Found::Sum(sum) if sum > self.floors[at].load(Ordering::Relaxed) => {
-                    list.offer(hit.row, (hit.column, sum), &board.search.selection, scorer)
+                    list.offer(hit.row, (hit.column, sum), (&board.search.selection, board.room), scorer)
                 }
                 Found::Sum(_) => None,
                 Found::Score(similarity) => {
@@ -131,6 +131,8 @@ pub(super) struct Board<'a> {
     pub(super) margin: Margin,
     /// Floor of each row to begin with.
     pub(super) first_floor: i32,
+    /// Candidates that a list has room for.
+    room: usize,
     /// Candidates so far.
     offered: AtomicUsize,
 }
@@ -139,7 +141,8 @@ impl<'a> Board<'a> {
     pub(super) fn new(search: &'a Search<'a>, margin: Margin, least_floor: i32) -> Self {
         let threshold = search.selection.threshold.unwrap_or(f32::NEG_INFINITY);
         let first_floor = margin.below(threshold).max(least_floor);
-        Self { search, margin, first_floor, offered: AtomicUsize::new(0) }
+        let room = room(search.selection.top_k, search.matrix.rows());
+        Self { search, margin, first_floor, room, offered: AtomicUsize::new(0) }
     }
 
     /// Whether more neighbours were found, or are to be expected, than may be kept.
@@ -190,6 +193,9 @@ impl<'a> Board<'a> {
     ) -> Result<(), Ended<E>> {
         let mut finished = Vec::new();
         for block in blocks {
+            if self.search.stopped() {
+                return Err(Ended::Stopped);
+            }
             let first = block.rows.start;
             let before: Vec<(usize, Vec<Neighbour>)> = std::mem::take(&mut finished);
             let hand = || before.iter().try_for_each(|(row, list)| take(*row, list));

@@ -4,13 +4,21 @@ use crate::neighbours::{Best, Neighbour};
 use crate::quantised::Margin;
 use crate::settings::Selection;
 
+/// Candidates that are scored together.
+pub(super) const TOGETHER: usize = 4;
+
 /// Scores a candidate as defined.
 pub(super) trait Scorer {
     /// The score of two rows. Calls with the same first row come together.
     fn score(&mut self, row: usize, other: usize) -> f32;
 
-    /// Is told which row comes next.
-    fn expect(&self, other: usize);
+    /// The scores of a row with several others.
+    fn score_together(&mut self, row: usize, others: [usize; TOGETHER]) -> [f32; TOGETHER] {
+        others.map(|other| self.score(row, other))
+    }
+
+    /// Is told which rows come next.
+    fn expect(&self, _other: usize) {}
 
     /// How far sums may be from scores.
     fn margin(&self) -> Margin;
@@ -35,6 +43,18 @@ pub(super) struct Candidates {
     best: Best,
 }
 
+/// Bytes that all lists may take without anybody having to look at them.
+const FEW_BYTES: usize = 64 << 20;
+
+/// Candidates that one of so many lists has room for. Long lists are shortened less often; short ones take less memory,
+/// and the more rows there are, the less it matters how often lists are shortened.
+pub(super) fn room(top_k: Option<usize>, lists: usize) -> usize {
+    let Some(top_k) = top_k else { return 16 };
+    let long = 2 * top_k + 12;
+    let bytes = long.saturating_mul(size_of::<Pending>()).saturating_mul(lists);
+    if bytes <= FEW_BYTES { long } else { top_k + top_k / 4 + 4 }
+}
+
 impl Candidates {
     pub(super) fn new(selection: &Selection) -> Self {
         Self { pending: Vec::new(), best: Best::new(selection) }
@@ -46,13 +66,12 @@ impl Candidates {
         &mut self,
         row: usize,
         (column, sum): (u32, i32),
-        selection: &Selection,
+        (selection, room): (&Selection, usize),
         scorer: &mut impl Scorer,
     ) -> Option<i32> {
         if !self.best.is_open_to(column) {
             return None;
         }
-        let room = selection.top_k.map_or(16, |top_k| 2 * top_k + 12);
         if self.pending.capacity() == 0 {
             self.pending.reserve_exact(room);
         }
@@ -81,13 +100,18 @@ impl Candidates {
     }
 
     fn score_pending(&mut self, row: usize, scorer: &mut impl Scorer) {
-        for at in 0..self.pending.len() {
-            if let Some(next) = self.pending.get(at + 1) {
-                scorer.expect(next.column as usize);
-            }
-            let column = self.pending[at].column;
-            let similarity = scorer.score(row, column as usize);
-            self.best.offer(Neighbour { column, similarity });
+        let (together, rest) = self.pending.as_chunks::<TOGETHER>();
+        for (at, candidates) in together.iter().enumerate() {
+            let next = self.pending[TOGETHER * (at + 1)..].iter().take(TOGETHER);
+            next.for_each(|candidate| scorer.expect(candidate.column as usize));
+            let columns = candidates.map(|candidate| candidate.column);
+            let scores = scorer.score_together(row, columns.map(|column| column as usize));
+            let scored = columns.into_iter().zip(scores);
+            scored.for_each(|(column, similarity)| self.best.offer(Neighbour { column, similarity }));
+        }
+        for Pending { column, .. } in rest {
+            let similarity = scorer.score(row, *column as usize);
+            self.best.offer(Neighbour { column: *column, similarity });
         }
         self.pending.clear();
     }

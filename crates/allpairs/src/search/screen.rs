@@ -5,11 +5,11 @@
 //! against all its partners. A share of which each pair is wanted for one row only is always done so.
 
 use super::blocks::{BLOCK_STEP, Block, Board, Found, Hit, Side, Worker};
-use super::candidates::Scorer;
+use super::candidates::{Scorer, TOGETHER};
 use super::share::Share;
 use super::{BLOCKS_PER_THREAD, Ended, NEIGHBOURS_UNDER_WAY, Search};
 use crate::dense::DenseRows;
-use crate::machine::{Exact, Kernel, Tile, prefetch};
+use crate::machine::{Kernel, Tile, Vectors, prefetch};
 use crate::neighbours::{Best, Neighbour};
 use crate::quantised::{Margin, Panels};
 use crate::score::score;
@@ -31,6 +31,7 @@ pub(super) struct Screen<'a> {
     share: &'a Share,
     matrix: &'a DenseRows,
     kernel: Kernel,
+    vectors: Vectors,
 }
 
 impl<'a> Screen<'a> {
@@ -40,7 +41,14 @@ impl<'a> Screen<'a> {
         matrix: &'a DenseRows,
         (margin, kernel): (Margin, Kernel),
     ) -> Self {
-        Self { board: Board::new(search, margin, i32::MIN), share, matrix, kernel }
+        Self { board: Board::new(search, margin, i32::MIN), share, matrix, kernel, vectors: Vectors::best() }
+    }
+
+    /// The same with other vectors for what is scored.
+    #[cfg(test)]
+    pub(super) fn scored_by(mut self, vectors: Vectors) -> Self {
+        self.vectors = vectors;
+        self
     }
 
     /// Hands the neighbours of each row to `take`, rows in order.
@@ -137,31 +145,45 @@ struct DenseScorer<'a> {
     /// The row that `own` holds.
     held: Option<usize>,
     other: Vec<f64>,
-    exact: Exact,
 }
 
 impl<'a> DenseScorer<'a> {
     fn new(screen: &'a Screen<'a>) -> Self {
         let stride = screen.matrix.matrix.stride();
-        Self { screen, own: vec![0.0; stride], held: None, other: vec![0.0; stride], exact: Exact::best() }
+        let (own, other) = (vec![0.0; stride], vec![0.0; stride]);
+        Self { screen, own, held: None, other }
+    }
+
+    fn hold(&mut self, row: usize) {
+        if self.held != Some(row) {
+            self.screen.matrix.read(row..row + 1, &mut self.own);
+            self.held = Some(row);
+        }
     }
 }
 
 impl Scorer for DenseScorer<'_> {
     fn score(&mut self, row: usize, other: usize) -> f32 {
+        self.hold(row);
         let matrix = self.screen.matrix;
-        if self.held != Some(row) {
-            matrix.read(row..row + 1, &mut self.own);
-            self.held = Some(row);
-        }
         let dot = match matrix.stored_row(other) {
-            Some(stored) => self.exact.dot_stored(&self.own, stored),
+            Some(stored) => self.screen.vectors.dots_stored(&self.own, [stored])[0],
             None => {
                 matrix.read(other..other + 1, &mut self.other);
-                self.exact.dot(&self.own, &self.other)
+                self.screen.vectors.dot(&self.own, &self.other)
             }
         };
         score(dot, matrix.norms[row], matrix.norms[other])
+    }
+
+    fn score_together(&mut self, row: usize, others: [usize; TOGETHER]) -> [f32; TOGETHER] {
+        let matrix = self.screen.matrix;
+        let [Some(a), Some(b), Some(c), Some(d)] = others.map(|other| matrix.stored_row(other)) else {
+            return others.map(|other| self.score(row, other));
+        };
+        self.hold(row);
+        let dots = self.screen.vectors.dots_stored(&self.own, [a, b, c, d]);
+        std::array::from_fn(|at| score(dots[at], matrix.norms[row], matrix.norms[others[at]]))
     }
 
     fn expect(&self, other: usize) {

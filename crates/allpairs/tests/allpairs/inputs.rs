@@ -7,6 +7,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{Float32Type, Float64Type};
 use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
@@ -101,6 +102,42 @@ fn parquet_of_columns_and_of_lists_gives_the_same_result() {
     for bytes in [columns, parquet(vec![("v", Arc::new(lists))]), parquet(vec![("v", Arc::new(fixed))])] {
         assert_eq!(bits(&run(channel(&[("m.parquet", &bytes)]).path(), &[], 3, 2)), expected);
     }
+}
+
+/// A file of many columns in small row groups, ids among them; perhaps with a gap.
+fn many_columns(rows: &[Vec<f64>], gap: Option<(usize, usize)>) -> Vec<u8> {
+    let mut columns: Vec<(String, ArrayRef)> = (0..rows[0].len())
+        .map(|c| {
+            let value = |(r, row): (usize, &Vec<f64>)| (gap != Some((r, c))).then_some(row[c]);
+            let column: Float64Array = rows.iter().enumerate().map(value).collect();
+            (format!("c{c}"), Arc::new(column) as ArrayRef)
+        })
+        .collect();
+    let ids: Int32Array = (0..rows.len() as i32).collect();
+    columns.insert(5, ("id".to_owned(), Arc::new(ids)));
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let groups = WriterProperties::builder().set_max_row_group_row_count(Some(7)).build();
+    let mut bytes = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(groups)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    bytes
+}
+
+#[test]
+fn parquet_of_many_columns_is_the_matrix_that_it_was_made_of_row_group_by_row_group() {
+    let rows: Vec<Vec<f64>> =
+        (0..40).map(|r| (0..37).map(|c| f64::from((r * 7 + c * 3) % 23) - 9.0).collect()).collect();
+    let expected = bits(&run(channel(&[("m.npy", &npy_f64(&rows))]).path(), &[], 1, 1));
+    let whole = many_columns(&rows, None);
+    // Ids equal the numbers of their rows.
+    assert_eq!(bits(&run(channel(&[("m.parquet", &whole)]).path(), &[], 1, 1)), expected);
+    let gap = many_columns(&rows, Some((24, 30)));
+    assert_refused(&[(
+        "m.parquet",
+        gap,
+        "m.parquet: row 24, column `c30` is null: a matrix has a number everywhere",
+    )]);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use crate::support::{Pair, bits, run, run_host};
 use std::path::{Path, PathBuf};
 
+const HOSTS: [usize; 5] = [1, 2, 3, 7, 12];
+
 fn answers(path: &Path) -> Vec<Pair> {
     let text = fs_err::read_to_string(path).unwrap();
     let pair = |line: &str| {
@@ -20,7 +22,7 @@ fn assert_same(found: &[Pair], answers: &[Pair]) {
     assert_eq!(found.len(), answers.len());
     for (found, answer) in found.iter().zip(answers) {
         assert_eq!((found.row, found.col), (answer.row, answer.col), "{found:?} {answer:?}");
-        assert!((found.similarity - answer.similarity).abs() <= 1e-6, "{found:?} {answer:?}");
+        assert_eq!(found.similarity.to_bits(), answer.similarity.to_bits(), "{found:?} {answer:?}");
     }
 }
 
@@ -42,7 +44,7 @@ fn digits_have_the_known_neighbours_however_many_hosts_and_threads() {
     assert_eq!(answers.len(), 17_970);
     let one = run(channel.path(), &[("top_k", "10")], 1, 1);
     assert_same(&one, &answers);
-    for hosts in [1, 2, 3, 7, 12] {
+    for hosts in HOSTS {
         for threads in [1, 2] {
             for symmetric in ["true", "false"] {
                 let found = run(channel.path(), &[("symmetric", symmetric)], hosts, threads);
@@ -87,17 +89,14 @@ fn assert_sample(found: &[Pair], sample: &[Pair]) {
 
 /// Compares a result with those of other numbers of hosts and threads, bit for bit.
 fn assert_same_for_all_hosts(channel: &Path, settings: &[(&str, &str)], expected: &[Pair]) {
-    for (hosts, threads, symmetric) in [
-        (1, 1, "true"),
-        (2, 1, "true"),
-        (3, 2, "true"),
-        (7, 1, "true"),
-        (12, 2, "true"),
-        (3, 1, "false"),
-        (7, 2, "false"),
-    ] {
-        let found = run(channel, &[settings, &[("symmetric", symmetric)]].concat(), hosts, threads);
-        assert!(bits(&found) == bits(expected), "{hosts} hosts, {threads} threads, symmetric {symmetric}");
+    for hosts in HOSTS {
+        for (threads, symmetric) in [(1, "true"), (2, "true"), (1, "false"), (2, "false")] {
+            let found = run(channel, &[settings, &[("symmetric", symmetric)]].concat(), hosts, threads);
+            assert!(
+                bits(&found) == bits(expected),
+                "{hosts} hosts, {threads} threads, symmetric {symmetric}"
+            );
+        }
     }
 }
 
@@ -117,6 +116,7 @@ fn word_pieces_have_the_known_number_of_pairs_above_a_threshold() {
     let found = run(channel.path(), &[("threshold", "0.7")], 1, 2);
     assert_eq!(found.iter().filter(|pair| pair.row < pair.col).count(), 1_610_484);
     assert_eq!(found.len(), 2 * 1_610_484);
+    assert_same_for_all_hosts(channel.path(), &[("threshold", "0.7")], &found);
 }
 
 #[test]

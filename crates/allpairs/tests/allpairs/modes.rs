@@ -239,8 +239,8 @@ fn a_row_that_is_not_finite_is_named_in_the_matrix_it_is_in() {
 #[test]
 fn a_stop_ends_the_decoding_of_every_kind_of_file() {
     let table = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tables");
-    for name in ["pandas-index.parquet", "lz4.feather", "numpy.csv", "fortran.npy"] {
-        let folder = channel(&[(name, &fs_err::read(table.join(name)).unwrap())]);
+    for name in ["pandas-index.parquet", "lz4.feather", "numpy.csv", "fortran.npy", "../csr-i4.npz"] {
+        let folder = channel(&[(name.trim_start_matches("../"), &fs_err::read(table.join(name)).unwrap())]);
         let output = tempfile::tempdir().unwrap();
         let outcome = train(&TrainInput {
             matrix: folder.path(),

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::combine::{CombineError, Combined, GZIP_HEADER, PartFile, archive_tail, survey};
+use super::combine::{CombineError, Combined, PartFile, archive_tail, codec_of, survey};
 
 /// A piece of a part that its instance has put into the upload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,8 +131,9 @@ pub fn assemble(parts: &[HostPart], hosts: usize) -> Result<(Combined, Vec<Uploa
     let tail = archive_tail(&files)
         .map_err(|source| CombineError::Write { path: PathBuf::from("the end of the archive"), source })?;
     let lengths: u64 = files.iter().map(|part| part.packed.compressed_bytes).sum();
-    combined.bytes = Some(GZIP_HEADER.len() as u64 + lengths + tail.len() as u64);
-    let mut assembly = Assembly { parts: Vec::new(), pending: vec![Segment::Bytes(GZIP_HEADER.to_vec())] };
+    let header = codec_of(&files).header();
+    combined.bytes = Some(header.len() as u64 + lengths + tail.len() as u64);
+    let mut assembly = Assembly { parts: Vec::new(), pending: vec![Segment::Bytes(header.to_vec())] };
     for part in parts {
         assembly.add(part, numbers(part.rank, hosts));
     }
@@ -197,6 +198,7 @@ impl Assembly {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::Codec;
     use super::*;
     use crate::artifact::PackedPart;
 
@@ -208,6 +210,7 @@ mod tests {
             tar_bytes: 512,
             compressed_bytes: bytes,
             crc32: 1,
+            codec: Codec::Gzip,
             warnings: Vec::new(),
         };
         let part = PartFile { host: format!("algo-{}", rank + 1), path: format!("/{rank}").into(), packed };
@@ -223,7 +226,7 @@ mod tests {
     /// What `assemble` does but for the indexes, of which there are none here.
     fn assembled(parts: &[HostPart], hosts: usize) -> Vec<UploadPart> {
         let mut assembly =
-            Assembly { parts: Vec::new(), pending: vec![Segment::Bytes(GZIP_HEADER.to_vec())] };
+            Assembly { parts: Vec::new(), pending: vec![Segment::Bytes(Codec::Gzip.header().to_vec())] };
         for part in parts.iter().filter(|part| part.part.packed.entries > 0) {
             assembly.add(part, numbers(part.rank, hosts));
         }

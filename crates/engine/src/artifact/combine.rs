@@ -1,4 +1,4 @@
-//! Joining parts into one archive: a gzip header, the parts as they are, the end of the archive, and a
+//! Joining parts into one archive: a header, the parts as they are, the end of the archive, and with gzip a
 //! trailer whose checksum is combined from those of the parts (RFC 1952).
 
 use std::fs::File;
@@ -6,13 +6,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::clash::{self, Clash};
-use super::deflate::closing_block;
+use super::codec::Codec;
 use super::header::END_OF_ARCHIVE;
 use super::index::{IndexError, IndexReader, index_path};
 use super::pack::PackedPart;
-
-/// Deflate, no name, no time, no hint at the level, unknown system: the same bytes on every machine.
-pub const GZIP_HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 
 /// A part that lies in a file, its index beside it.
 #[derive(Debug, Clone)]
@@ -114,7 +111,8 @@ fn write_archive(parts: &[&PartFile], destination: &Path) -> Result<u64, Combine
     let failed = |source: io::Error| CombineError::Write { path: destination.to_owned(), source };
     let (file, hidden) = create_hidden(destination).map_err(failed)?;
     let mut file = &file;
-    file.write_all(&GZIP_HEADER).map_err(failed)?;
+    let header = codec_of(parts).header();
+    file.write_all(header).map_err(failed)?;
     for part in parts {
         append_part(part, file, destination)?;
     }
@@ -124,7 +122,7 @@ fn write_archive(parts: &[&PartFile], destination: &Path) -> Result<u64, Combine
     hidden.persist(destination).map_err(|error| failed(error.error))?;
     sync_folder(destination).map_err(failed)?;
     let parts_length: u64 = parts.iter().map(|part| part.packed.compressed_bytes).sum();
-    Ok(GZIP_HEADER.len() as u64 + parts_length + tail.len() as u64)
+    Ok(header.len() as u64 + parts_length + tail.len() as u64)
 }
 
 /// A new file beside the destination, under a hidden name, that is removed when its path is dropped. The
@@ -163,20 +161,20 @@ fn append_part(part: &PartFile, mut archive: &File, destination: &Path) -> Resul
     if copied == expected { Ok(()) } else { Err(wrong_length(copied)) }
 }
 
-/// The end-of-archive blocks, compressed, and the gzip trailer for everything.
+/// How all parts are compressed: they are of one job.
+pub(super) fn codec_of(parts: &[&PartFile]) -> Codec {
+    parts.first().map(|part| part.packed.codec).unwrap_or_default()
+}
+
+/// The end-of-archive blocks, compressed, and with gzip the trailer for everything.
 pub(super) fn archive_tail(parts: &[&PartFile]) -> io::Result<Vec<u8>> {
     let mut crc = crc32fast::Hasher::new();
     for PackedPart { crc32, tar_bytes, .. } in parts.iter().map(|part| &part.packed) {
         crc.combine(&crc32fast::Hasher::new_with_initial_len(*crc32, *tar_bytes));
     }
     crc.update(&END_OF_ARCHIVE);
-    let mut length: u64 = parts.iter().map(|part| part.packed.tar_bytes).sum();
-    length += END_OF_ARCHIVE.len() as u64;
-    let mut tail = closing_block(&END_OF_ARCHIVE)?;
-    tail.extend_from_slice(&crc.finalize().to_le_bytes());
-    // The length modulo 2³².
-    tail.extend_from_slice(&length.to_le_bytes()[..4]);
-    Ok(tail)
+    let length: u64 = parts.iter().map(|part| part.packed.tar_bytes).sum();
+    codec_of(parts).tail(&END_OF_ARCHIVE, crc.finalize(), length + END_OF_ARCHIVE.len() as u64)
 }
 
 fn sync_folder(destination: &Path) -> io::Result<()> {

@@ -1,9 +1,10 @@
-//! Raw deflate on several threads, with one stream as the result.
+//! Raw deflate, or zstd, on several threads, with one stream as the result.
 //!
 //! The input is cut into blocks. Each is compressed on its own, with the 32 KiB before it as a preset
 //! dictionary (the decompressor has just written them, so the ratio hardly suffers), and ends in a full
 //! flush at a byte boundary; noise is stored as it is. The first block of a part has no dictionary: nothing reaches back over the
-//! seam between parts. Memory is bounded by the blocks under way, about two per thread.
+//! seam between parts. Memory is bounded by the blocks under way, about two per thread. With zstd each block, which is
+//! larger, becomes a frame of its own.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -12,16 +13,20 @@ use std::thread;
 
 use flate2::{Compress, CompressError, Compression, FlushCompress};
 
+use super::codec::{Codec, zstd_frames};
 use super::noise;
 
 /// As far back as a deflate distance reaches.
 pub(super) const WINDOW: usize = 32 * 1024;
 /// Input bytes of a block: large enough that a flush (5 bytes) and a cold start do not matter.
 const BLOCK_INPUT: usize = 256 * 1024;
+/// The same with zstd, where a block knows nothing of the one before.
+const FRAME_INPUT: usize = 2 * 1024 * 1024;
 
 /// How hard, and on how many threads.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Effort {
+    pub(super) codec: Codec,
     /// 0 to 9; what is above counts as 9.
     pub(super) level: u32,
     /// At least one, whatever is said.
@@ -43,6 +48,7 @@ pub(super) struct Deflated {
 pub(super) enum DeflateError {
     Write(#[from] io::Error),
     Deflate(#[from] CompressError),
+    Zstd(io::Error),
 }
 
 /// The other threads have given up; [`deflate`] returns the reason.
@@ -66,10 +72,14 @@ pub(super) fn deflate<T>(
         for _ in 0..threads {
             let returned = returned.clone();
             let waiting = &waiting;
-            scope.spawn(move || compress_blocks(effort.level, waiting, &returned));
+            scope.spawn(move || compress_blocks(effort, waiting, &returned));
         }
         let writer = scope.spawn(move || write_in_order(&results, output));
-        let mut input = Input { jobs, order, spare, progress, block: Vec::new(), new_from: 0 };
+        let (window, most) = match effort.codec {
+            Codec::Gzip => (WINDOW, BLOCK_INPUT),
+            Codec::Zstd => (0, FRAME_INPUT),
+        };
+        let mut input = Input { jobs, order, spare, progress, window, most, block: Vec::new(), new_from: 0 };
         input.start_block(&[]);
         let filled = fill(&mut input);
         // When this fails, the writer has the reason.
@@ -80,7 +90,7 @@ pub(super) fn deflate<T>(
     })
 }
 
-type Compressed = Result<(Vec<u8>, crc32fast::Hasher), CompressError>;
+type Compressed = Result<(Vec<u8>, crc32fast::Hasher), DeflateError>;
 
 struct Job {
     /// The dictionary and then the input.
@@ -97,6 +107,10 @@ pub(super) struct Input<'a> {
     /// Blocks that the compressing threads are done with.
     spare: Receiver<Vec<u8>>,
     progress: &'a dyn Fn(u64),
+    /// So much of a block is the dictionary of the next.
+    window: usize,
+    /// Input bytes of a block.
+    most: usize,
     /// The dictionary, the input so far.
     block: Vec<u8>,
     new_from: usize,
@@ -139,10 +153,10 @@ impl Input<'_> {
 
     /// How many bytes the block still takes; always some.
     fn room(&mut self) -> Result<usize, Closed> {
-        if self.block.len() == self.new_from + BLOCK_INPUT {
+        if self.block.len() == self.new_from + self.most {
             self.hand_on()?;
         }
-        Ok(self.new_from + BLOCK_INPUT - self.block.len())
+        Ok(self.new_from + self.most - self.block.len())
     }
 
     fn hand_on(&mut self) -> Result<(), Closed> {
@@ -152,7 +166,7 @@ impl Input<'_> {
             return Ok(());
         }
         let block = std::mem::take(&mut self.block);
-        self.start_block(&block[block.len().saturating_sub(WINDOW)..]);
+        self.start_block(&block[block.len().saturating_sub(self.window)..]);
         let (answer, result) = sync_channel(1);
         self.order.send(result).map_err(|_| Closed)?;
         self.jobs.send(Job { block, new_from, answer }).map_err(|_| Closed)?;
@@ -161,7 +175,7 @@ impl Input<'_> {
     }
 
     fn start_block(&mut self, dictionary: &[u8]) {
-        let mut block = self.spare.try_recv().unwrap_or_else(|_| Vec::with_capacity(WINDOW + BLOCK_INPUT));
+        let mut block = self.spare.try_recv().unwrap_or_else(|_| Vec::with_capacity(self.window + self.most));
         block.clear();
         block.extend_from_slice(dictionary);
         self.new_from = block.len();
@@ -169,15 +183,46 @@ impl Input<'_> {
     }
 }
 
-fn compress_blocks(level: u32, waiting: &Mutex<Receiver<Job>>, returned: &Sender<Vec<u8>>) {
-    let mut compress = Compress::new(compression(level), false);
+fn compress_blocks(effort: Effort, waiting: &Mutex<Receiver<Job>>, returned: &Sender<Vec<u8>>) {
+    let mut compressor = Compressor::new(effort);
     loop {
         let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Job { block, new_from, answer }) = next else { return };
-        let result = compress_block(&mut compress, &block, new_from);
+        let result = compressor.block(&block, new_from);
         // Nobody waits when another thread has failed.
         let _ = answer.send(result);
         let _ = returned.send(block);
+    }
+}
+
+/// What one thread compresses with.
+enum Compressor {
+    Deflate(Compress),
+    /// It need not come to be.
+    Zstd(io::Result<zstd::bulk::Compressor<'static>>),
+}
+
+impl Compressor {
+    fn new(Effort { codec, level, .. }: Effort) -> Self {
+        match codec {
+            Codec::Gzip => Self::Deflate(Compress::new(compression(level), false)),
+            Codec::Zstd => Self::Zstd(zstd_frames(level)),
+        }
+    }
+
+    /// Compresses `block` from `from` on; what is before is the dictionary.
+    fn block(&mut self, block: &[u8], from: usize) -> Compressed {
+        match self {
+            Self::Deflate(compress) => compress_block(compress, block, from),
+            Self::Zstd(Ok(compressor)) => {
+                let mut crc = crc32fast::Hasher::new();
+                crc.update(&block[from..]);
+                Ok((compressor.compress(&block[from..]).map_err(DeflateError::Zstd)?, crc))
+            }
+            Self::Zstd(Err(error)) => {
+                Err(DeflateError::Zstd(io::Error::new(error.kind(), error.to_string())))
+            }
+        }
     }
 }
 
@@ -298,7 +343,7 @@ mod tests {
         ) {
             let input = stretches.concat();
             let mut part = Vec::new();
-            let (closed, deflated) = deflate(Effort { level, threads }, &mut part, &|_| {}, |sink| {
+            let (closed, deflated) = deflate(Effort { codec: Codec::Gzip, level, threads }, &mut part, &|_| {}, |sink| {
                 stretches.iter().try_for_each(|stretch| sink.write(stretch))
             })?;
             prop_assert!(closed.is_ok());
@@ -323,10 +368,12 @@ mod tests {
             })
             .collect();
         let mut part = Vec::new();
-        deflate(Effort { level: 6, threads: 1 }, &mut part, &|_| {}, |sink| sink.write(&noise))
-            .unwrap()
-            .0
-            .unwrap();
+        deflate(Effort { codec: Codec::Gzip, level: 6, threads: 1 }, &mut part, &|_| {}, |sink| {
+            sink.write(&noise)
+        })
+        .unwrap()
+        .0
+        .unwrap();
         assert!(part.len() < noise.len() + 1000, "{} bytes", part.len());
     }
 }

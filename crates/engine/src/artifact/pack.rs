@@ -9,6 +9,7 @@ use glob::Pattern;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
+use super::codec::Codec;
 use super::deflate::{self, Closed, DeflateError, Effort, Input};
 use super::folder::{Folder, LIST};
 use super::header::{Header, padding};
@@ -20,7 +21,9 @@ use super::walk::{Entry, Walk, WalkError, shown};
 pub struct PackOptions {
     /// Where the instance saw the folder, such as `/opt/ml/model`: absolute links are read against it.
     pub container_path: String,
-    /// Effort of the compression, 0 (none) to 9; what is above counts as 9.
+    /// How it is compressed.
+    pub codec: Codec,
+    /// Effort of the compression, 0 (none; with zstd the least) to 9; what is above counts as 9.
     pub level: u32,
     /// What is left out: patterns of paths below the folder, or without a slash of names at any depth.
     pub ignore: Vec<Pattern>,
@@ -39,6 +42,8 @@ pub struct PackedPart {
     pub compressed_bytes: u64,
     /// CRC-32 of the tar entries.
     pub crc32: u32,
+    /// How it is compressed.
+    pub codec: Codec,
     /// What was left out or changed meanwhile, for the person who reads the job's description.
     pub warnings: Vec<String>,
 }
@@ -76,7 +81,7 @@ pub enum PackError {
         /// The folder.
         path: PathBuf,
         /// Why.
-        source: flate2::CompressError,
+        source: io::Error,
     },
 }
 
@@ -110,12 +115,12 @@ fn pack_into(
     let index = IndexWriter::new(create(&outputs.index)?);
     let root = match Folder::open_root(folder, LIST) {
         Ok(root) => root,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(missing(folder)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(missing(folder, options.codec)),
         Err(source) => return Err(PackError::Folder { path: folder.to_owned(), source }),
     };
     let walk = Walk::new(root, &options.container_path, &options.ignore).map_err(read_failed)?;
     let mut packer = Packer { walk, host, index, entries: 0 };
-    let effort = Effort { level: options.level, threads: options.threads };
+    let effort = Effort { codec: options.codec, level: options.level, threads: options.threads };
     let (packed, deflated) = deflate::deflate(effort, &mut part, progress, |input| packer.pack_all(input))
         .map_err(|error| deflate_failed(error, &outputs.part, folder))?;
     packed.map_err(|stopped| stopped.into_error(outputs))?;
@@ -125,13 +130,14 @@ fn pack_into(
         tar_bytes: deflated.input_bytes,
         compressed_bytes: deflated.output_bytes,
         crc32: deflated.crc32,
+        codec: options.codec,
         warnings: packer.walk.warnings.finish(),
     })
 }
 
-fn missing(folder: &Path) -> PackedPart {
+fn missing(folder: &Path, codec: Codec) -> PackedPart {
     let warning = format!("{folder:?} is no longer there; nothing of it is archived");
-    PackedPart { entries: 0, tar_bytes: 0, compressed_bytes: 0, crc32: 0, warnings: vec![warning] }
+    PackedPart { entries: 0, tar_bytes: 0, compressed_bytes: 0, crc32: 0, codec, warnings: vec![warning] }
 }
 
 fn create(path: &Path) -> Result<File, PackError> {
@@ -150,7 +156,8 @@ fn read_failed(WalkError { path, source }: WalkError) -> PackError {
 fn deflate_failed(error: DeflateError, part: &Path, folder: &Path) -> PackError {
     match error {
         DeflateError::Write(source) => write_failed(part, source),
-        DeflateError::Deflate(source) => PackError::Compress { path: folder.to_owned(), source },
+        DeflateError::Deflate(error) => PackError::Compress { path: folder.to_owned(), source: error.into() },
+        DeflateError::Zstd(source) => PackError::Compress { path: folder.to_owned(), source },
     }
 }
 

@@ -4,8 +4,7 @@
 
 use std::io::{self, Read};
 
-use flate2::bufread::MultiGzDecoder;
-
+use super::codec::Unpacked;
 use super::header::{BLOCK, HOST_PREFIX, padding};
 
 mod extension;
@@ -73,9 +72,9 @@ pub enum ReadError {
 /// The largest extended header that is read: names and records of real archives take a few hundred bytes.
 const EXTENSION_LIMIT: u64 = 256 * 1024;
 
-/// A `.tar.gz` that is being read from front to back.
+/// A `.tar.gz` or `.tar.zst` that is being read from front to back.
 pub struct ArchiveReader<R: Read> {
-    tar: MultiGzDecoder<io::BufReader<R>>,
+    tar: Unpacked<R>,
     /// Bytes of the tar stream taken so far.
     offset: u64,
     /// Content of the current entry that has not been read, and the padding after it.
@@ -105,10 +104,10 @@ pub struct ArchiveEntry<'a, R: Read> {
 }
 
 impl<R: Read> ArchiveReader<R> {
-    /// Starts to read a gzip-compressed tar archive.
+    /// Starts to read a tar archive that is compressed with gzip or zstd.
     pub fn new(archive: R) -> Self {
         Self {
-            tar: MultiGzDecoder::new(io::BufReader::with_capacity(64 * 1024, archive)),
+            tar: Unpacked::new(archive),
             offset: 0,
             content_left: 0,
             padding_left: 0,

@@ -9,6 +9,7 @@ mod reading;
 mod removing;
 mod round_trip;
 mod tree;
+mod zstd;
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -18,12 +19,12 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use super::{Combined, PackOptions, PartFile, combine, index_path, pack};
+use super::{Codec, Combined, PackOptions, PartFile, combine, index_path, pack};
 
 pub(super) const MODEL: &str = "/opt/ml/model";
 
 pub(super) fn options() -> PackOptions {
-    PackOptions { container_path: MODEL.into(), level: 6, ignore: Vec::new(), threads: 2 }
+    PackOptions { container_path: MODEL.into(), codec: Codec::Gzip, level: 6, ignore: Vec::new(), threads: 2 }
 }
 
 /// Packs `folder` as the part of `host` into `scratch`.

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::combine::{CombineError, Combined, GZIP_HEADER, PartFile, archive_tail, survey};
+use super::combine::{CombineError, Combined, PartFile, archive_tail, survey};
 use super::read::{ArchiveEntry, ArchiveReader, EntryKind, ReadError};
 
 /// Where the files of parts go: both folders exist, are empty and on one file system.
@@ -70,7 +70,7 @@ fn unpack_part(part: &PartFile, tree: Tree<'_>) -> Result<(), UnpackError> {
     let damaged = |source| UnpackError::Damaged { host: part.host.clone(), source };
     let (file, _) = fs_err::File::open(&part.path).map_err(unreadable)?.into_parts();
     let tail = archive_tail(&[part]).map_err(unreadable)?;
-    let mut archive = ArchiveReader::new(GZIP_HEADER.as_slice().chain(file).chain(tail.as_slice()));
+    let mut archive = ArchiveReader::new(part.packed.codec.header().chain(file).chain(tail.as_slice()));
     while let Some(mut entry) = archive.next_entry().map_err(damaged)? {
         let path = PathBuf::from(std::ffi::OsStr::from_bytes(&entry.path));
         let unpacked = unpack_entry(&mut entry, &part.host, &path, tree);

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use fs_err as fs;
 
-use super::{Engine, EngineError, tidy};
+use super::{Engine, EngineError, publish, tidy};
 use crate::backend::Presence;
+use crate::explain::chain;
 use crate::instance::{Cache, Kept};
 use crate::run::{RunDirectory, Timestamp};
 
@@ -35,6 +36,10 @@ pub struct Collected {
     pub jobs: Vec<String>,
     /// What their files took; artifacts are not among them.
     pub job_bytes: u64,
+    /// Uploads of artifacts that nobody will complete, for their jobs have ended.
+    pub uploads: u64,
+    /// Uploads that their stores have not forgotten yet, each with its job and the reason.
+    pub uploads_left: Vec<String>,
 }
 
 impl Engine {
@@ -81,6 +86,31 @@ impl Engine {
         }
         if !self.runs_still(folder).await? {
             self.collect_scratch(folder, limits.dry_run, collected).await?;
+            if ended.is_some() {
+                self.collect_uploads(folder, limits.dry_run, collected).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up what a store could not be told of when the job ended. One that can't be reached holds up nothing else.
+    async fn collect_uploads(
+        &self,
+        folder: &Path,
+        dry_run: bool,
+        collected: &mut Collected,
+    ) -> Result<(), EngineError> {
+        for attempt in tidy::folders(folder)? {
+            let Ok(run) = RunDirectory::open(&attempt) else { continue };
+            let Some(uploads) = run.uploads()? else { continue };
+            let count = 1 + u64::from(uploads.model.is_some());
+            match if dry_run { Ok(()) } else { publish::in_store::give_up(self, &run).await } {
+                Ok(()) => collected.uploads += count,
+                Err(error) => {
+                    let job = folder.file_name().unwrap_or_default().to_string_lossy();
+                    collected.uploads_left.push(format!("{job}: {}", chain(&error)));
+                }
+            }
         }
         Ok(())
     }

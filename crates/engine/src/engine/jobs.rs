@@ -122,6 +122,7 @@ impl Jobs {
     pub async fn create(&self, request: CreateTrainingJobRequest) -> Result<(), CreateError> {
         let Shared { engine, machine, capabilities, .. } = &*self.shared;
         let checked = check(request, machine, capabilities).await?;
+        checked.try_output(machine).await?;
         let outline = checked.outline();
         self.check_limits(&outline)?;
         let tags: Vec<_> = checked.tags().collect();

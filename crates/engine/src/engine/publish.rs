@@ -13,11 +13,6 @@ use crate::plan::{OutputPlace, OutputPlan};
 use crate::run::{InstanceDirectory, Part};
 use crate::spec::OutputCompression;
 
-/// The artifact that holds what every instance wrote to `/opt/ml/model`.
-pub(super) const MODEL: &str = "model.tar.gz";
-/// The artifact that holds what every instance wrote to `/opt/ml/output/data`.
-const OUTPUT: &str = "output.tar.gz";
-
 pub(super) mod in_store;
 mod tree;
 
@@ -62,12 +57,13 @@ fn packed(part: &Part) -> PackedPart {
         tar_bytes: part.tar_bytes,
         compressed_bytes: part.compressed_bytes,
         crc32: part.crc32,
+        codec: part.codec,
         // Supervisors have reported them already.
         warnings: Vec::new(),
     }
 }
 
-/// Joins the parts into `model.tar.gz`, or plain files in its place, and `output.tar.gz`.
+/// Joins the parts into the archive of the model, or plain files in its place, and that of other output.
 pub(super) fn artifacts(parts: &AllParts, output: &OutputPlan) -> Event {
     match try_artifacts(parts, output) {
         Ok(published) => Event::Published(published),
@@ -90,10 +86,12 @@ fn try_artifacts(parts: &AllParts, output: &OutputPlan) -> Result<Published, Pub
     let Some(folder) = output.folder() else { return Ok(Published::default()) };
     fs::create_dir_all(folder)?;
     let model = match output.model {
-        OutputCompression::Gzip => combine(&parts.model, &folder.join(MODEL))?,
+        OutputCompression::Gzip | OutputCompression::Zstd => {
+            combine(&parts.model, &folder.join(output.model.model_archive()))?
+        }
         OutputCompression::None => tree::in_folder(&parts.model, folder)?,
     };
-    let other = combine(&parts.output, &folder.join(OUTPUT))?;
+    let other = combine(&parts.output, &folder.join(output.model.output_archive()))?;
     Ok(published(model, other, output))
 }
 
@@ -102,7 +100,7 @@ fn published(model: Combined, other: Combined, output: &OutputPlan) -> Published
     let uri = |combined: &Combined, name: &str| combined.bytes.map(|_| format!("{}/{name}", output.uri));
     let mut clashes = model.clashes.clone();
     let model_uri = match output.model {
-        OutputCompression::Gzip => uri(&model, MODEL),
+        OutputCompression::Gzip | OutputCompression::Zstd => uri(&model, &output.model.model_archive()),
         OutputCompression::None => {
             for clash in &mut clashes {
                 clash.kept_below = Some(format!("{}/{}/", output.uri, tree::REPLACED));
@@ -110,7 +108,7 @@ fn published(model: Combined, other: Combined, output: &OutputPlan) -> Published
             uri(&model, &format!("{}/", tree::FILES))
         }
     };
-    let output_uri = uri(&other, OUTPUT);
+    let output_uri = uri(&other, &output.model.output_archive());
     clashes.extend(other.clashes);
     clashes.retain(|clash| !clash.same_content);
     let clashes_not_listed = model.clashes_not_listed + other.clashes_not_listed;
@@ -142,6 +140,12 @@ fn move_into(file: &Path, folder: &Path, name: &str) -> io::Result<()> {
     fs::remove_file(file)
 }
 
+/// The names of all archives that a job of any kind leaves.
+fn archives() -> impl Iterator<Item = String> {
+    let names = |form: OutputCompression| [form.model_archive(), form.output_archive()];
+    [OutputCompression::Gzip, OutputCompression::Zstd].into_iter().flat_map(names)
+}
+
 /// Removes what an earlier job of this name has published: a job that writes nothing must not seem
 /// to have written that.
 pub(super) async fn remove_earlier(
@@ -157,7 +161,7 @@ pub(super) async fn remove_earlier(
                 .map_err(|error| EngineError::Output(error.into()))
         }
         OutputPlace::Folder(folder) => {
-            for name in [Some(MODEL), Some(OUTPUT), merged].into_iter().flatten() {
+            for name in archives().chain(merged.map(str::to_owned)) {
                 tidy::remove_file(&folder.join(name))?;
             }
             Ok(tree::remove_from(folder).map_err(std::io::Error::other)?)

@@ -62,7 +62,7 @@ pub(crate) async fn collect(
     let (to_model, to_output) = uploads.map(|uploads| (uploads.model, uploads.output)).unzip();
     let level = scene.plan.compression_level;
     let model_level = match scene.plan.model {
-        OutputCompression::Gzip => level,
+        OutputCompression::Gzip | OutputCompression::Zstd => level,
         // It is unpacked in the end.
         OutputCompression::None => 0,
     };
@@ -106,6 +106,7 @@ impl Packing<'_, '_> {
         }
         let options = PackOptions {
             container_path: path.to_owned(),
+            codec: self.scene.plan.model.codec(),
             level,
             // Checked when the job was submitted.
             ignore: self.scene.plan.ignore.iter().filter_map(|glob| Pattern::new(glob).ok()).collect(),
@@ -187,6 +188,7 @@ impl Packing<'_, '_> {
             tar_bytes: packed.tar_bytes,
             compressed_bytes: packed.compressed_bytes,
             crc32: packed.crc32,
+            codec: packed.codec,
             uploaded: Vec::new(),
         })
     }

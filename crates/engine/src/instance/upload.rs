@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fs_err as fs;
 use tokio::task::JoinSet;
 
-use crate::artifact::{Cut, GZIP_HEADER, UploadedPiece};
+use crate::artifact::{Cut, UploadedPiece};
 use crate::plan::InstancePlan;
 use crate::storage::{Buckets, Bytes, StorageError, StoreCredentials, Stores, Upload, read_range};
 
@@ -47,6 +47,7 @@ pub(crate) fn upload(
         file: fs::File::open(part)?,
         sent: Arc::clone(sent),
         rank,
+        header: plan.model.codec().header(),
     };
     let uploaded = runtime.block_on(Arc::new(uploading).all(cut));
     runtime.shutdown_background();
@@ -59,6 +60,8 @@ struct Uploading {
     file: fs::File,
     sent: Arc<AtomicU64>,
     rank: usize,
+    /// What the archive begins with.
+    header: &'static [u8],
 }
 
 impl Uploading {
@@ -87,7 +90,7 @@ impl Uploading {
         let is_first = self.rank == 0 && range.start == 0;
         let mut body = read_range(&self.file, range)?;
         if is_first {
-            body = Bytes::from([GZIP_HEADER.as_slice(), &body].concat());
+            body = Bytes::from([self.header, &body].concat());
         }
         let put = self.stores.put_part(&self.upload, number, body).await;
         let etag = put.map_err(|source| UploadError::Store {

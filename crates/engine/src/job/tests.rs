@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::artifact::Codec;
 use crate::plan::{
     GpuPlan, HostAddress, InstancePlan, JobPlan, Limits, MergePlan, OutputPlace, OutputPlan, Role,
     RuntimePlan, StoragePlan,
@@ -59,7 +60,14 @@ fn report(host: &str, report: Report) -> Event {
 }
 
 fn ended(host: &str, outcome: Outcome) -> Event {
-    let part = Part { entries: 1, tar_bytes: 512, compressed_bytes: 20, crc32: 1, uploaded: Vec::new() };
+    let part = Part {
+        entries: 1,
+        tar_bytes: 512,
+        compressed_bytes: 20,
+        crc32: 1,
+        codec: Codec::Gzip,
+        uploaded: Vec::new(),
+    };
     report(host, Report::Ended { outcome, parts: Parts { model: Some(part), output: None } })
 }
 

@@ -16,6 +16,7 @@ use super::{
     ChannelPlan, DockerPlan, Entry, Exposed, HostAddress, InstancePlan, JobPlan, MergePlan, MetricDefinition,
     NetworkPlan, OutputPlace, OutputPlan, Piece, Role, RuntimePlan, StoragePlan,
 };
+use crate::artifact::Codec;
 use crate::job::MERGE_HOST;
 use crate::spec::{ChannelSource, ChannelSpec, InputMode, MergeSpec, TrainingJobSpec};
 use crate::storage::{Object, ObjectSource};
@@ -28,6 +29,8 @@ const MOST_NAME: usize = 255;
 const MOST_PATH: usize = 4096 - 1024;
 /// As zlib's and gzip's own default.
 const COMPRESSION_LEVEL: u32 = 6;
+/// The default of zstd's own tool.
+const ZSTD_LEVEL: u32 = 3;
 
 /// What a plan depends on beside the spec.
 #[derive(Clone, Debug, PartialEq)]
@@ -323,7 +326,10 @@ fn instance(
         shm_size: spec.settings.shm_size_gb.map(|size| u64::from(size) << 30),
         limits: Limits::of_pids(spec.settings.pids_limit),
         gpus: GpuPlan::default(),
-        compression_level: spec.settings.output_level.unwrap_or(COMPRESSION_LEVEL),
+        compression_level: spec.settings.output_level.unwrap_or(match spec.output.compression.codec() {
+            Codec::Gzip => COMPRESSION_LEVEL,
+            Codec::Zstd => ZSTD_LEVEL,
+        }),
         model: spec.output.compression,
         ignore: spec.settings.output_ignore.clone(),
         storage: surroundings.storage.clone(),
@@ -399,7 +405,7 @@ fn output(spec: &TrainingJobSpec, surroundings: &Surroundings) -> OutputPlan {
 fn merge_plan(merge: &MergeSpec, train: &InstancePlan, surroundings: &Surroundings) -> MergePlan {
     let program = built_in(&surroundings.program);
     let mut command = vec![program.target.to_string_lossy().into_owned(), "merge".to_owned()];
-    command.push("/opt/ml/input/data/model/model.tar.gz".to_owned());
+    command.push(format!("/opt/ml/input/data/model/{}", train.model.model_archive()));
     command.extend(["--output".to_owned(), format!("/opt/ml/model/{}", merge.output)]);
     command.extend(option("--glob", merge.glob.as_deref()));
     command.extend(option("--order-by", merge.order_by.as_deref()));

@@ -143,7 +143,7 @@ fn training_job(spec: &TrainingJobSpec, surroundings: &Surroundings) -> Value {
             "KmsKeyId": spec.output.kms_key_id.as_deref().unwrap_or(""),
             "S3OutputPath": spec.output.uri.to_string(),
             "CompressionType": match spec.output.compression {
-                OutputCompression::Gzip => "GZIP",
+                OutputCompression::Gzip | OutputCompression::Zstd => "GZIP",
                 OutputCompression::None => "NONE",
             },
         },

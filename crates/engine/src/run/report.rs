@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::artifact::UploadedPiece;
+use crate::artifact::{Codec, UploadedPiece};
 
 /// Milliseconds since 1970-01-01 UTC, the resolution of the API and of CloudWatch Logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -164,6 +164,9 @@ pub struct Part {
     pub compressed_bytes: u64,
     /// CRC-32 of the tar stream.
     pub crc32: u32,
+    /// How it is compressed.
+    #[serde(default)]
+    pub codec: Codec,
     /// Pieces that are in the upload of this attempt; none if it is small or goes to a folder.
     #[serde(default)]
     pub uploaded: Vec<UploadedPiece>,

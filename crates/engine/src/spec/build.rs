@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::settings::ZSTD;
 use super::{
     AlgorithmSpec, ChannelSource, ChannelSpec, CheckpointSpec, Compression, Conflict,
     DEFAULT_CHECKPOINT_PATH, DEFAULT_MAX_RUNTIME, Distribution, FileSystemAccess, FileSystemType, InputMode,
@@ -25,7 +26,10 @@ pub(super) fn spec(request: wire::CreateTrainingJobRequest) -> Result<TrainingJo
         environment: request.environment.as_ref().map(wire::TextMap::texts).unwrap_or_default(),
         channels: channels.map(|sent| channel(sent, algorithm.input_mode)).collect::<Result<_, _>>()?,
         algorithm,
-        output: output(required("outputDataConfig", request.output_data_config.as_ref())?)?,
+        output: output(
+            required("outputDataConfig", request.output_data_config.as_ref())?,
+            request.trainyard.as_ref(),
+        )?,
         resources: resources(required("resourceConfig", request.resource_config.as_ref())?)?,
         stopping: stopping(request.stopping_condition.as_ref()),
         tags: request.tags.iter().flatten().map(tag).collect::<Result<_, _>>()?,
@@ -140,12 +144,20 @@ fn file_system(sent: &wire::FileSystemDataSource) -> Result<ChannelSource, Viola
     })
 }
 
-fn output(sent: &wire::OutputDataConfig) -> Result<OutputSpec, Violation> {
-    let as_they_are = sent.compression_type.as_deref() == Some("NONE");
+fn output(
+    sent: &wire::OutputDataConfig,
+    settings: Option<&wire::TrainyardSettings>,
+) -> Result<OutputSpec, Violation> {
+    let own = settings.and_then(|settings| settings.output.as_ref()?.compression.as_deref());
+    let compression = match (sent.compression_type.as_deref(), own) {
+        (Some("NONE"), _) => OutputCompression::None,
+        (_, Some(ZSTD)) => OutputCompression::Zstd,
+        _ => OutputCompression::Gzip,
+    };
     Ok(OutputSpec {
         uri: uri("OutputDataConfig.S3OutputPath", sent.s3_output_path.as_ref())?,
         kms_key_id: sent.kms_key_id.clone().filter(|key| !key.is_empty()),
-        compression: if as_they_are { OutputCompression::None } else { OutputCompression::Gzip },
+        compression,
     })
 }
 

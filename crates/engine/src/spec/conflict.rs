@@ -216,6 +216,14 @@ pub enum Conflict {
         /// What is wrong with it.
         wrong: &'static str,
     },
+    /// Files are not compressed.
+    #[error(
+        "Trainyard.Output.Compression '{compression}' is about the archive, which OutputDataConfig.CompressionType NONE does not make: leave out one of them"
+    )]
+    CompressionOfFiles {
+        /// As given.
+        compression: String,
+    },
     /// There would be no archive to merge the parts of.
     #[error(
         "Trainyard.Merge reads model.tar.gz, which OutputDataConfig.CompressionType NONE does not make: leave out one of them"

@@ -10,7 +10,7 @@ use super::channel::{
 };
 use super::enums::{PROCESSING_INSTANCE_TYPES, TRAINING_INSTANCE_TYPES};
 use super::pattern::{self, Pattern};
-use super::settings::ShardBy;
+use super::settings::{ARCHIVE_COMPRESSIONS, ShardBy};
 use super::shape::{Entries, Member, Shape, Size, Text};
 
 /// Highest number of the API's integers.
@@ -317,8 +317,11 @@ static TRAINYARD: &[Member] = &[
     optional("Output", Shape::Structure(OUTPUT)),
 ];
 
-static OUTPUT: &[Member] =
-    &[optional("Level", Shape::Number(0, 9)), optional("Ignore", Shape::Texts(size(0, 100), &NAME_256))];
+static OUTPUT: &[Member] = &[
+    optional("Level", Shape::Number(0, 9)),
+    optional("Ignore", Shape::Texts(size(0, 100), &NAME_256)),
+    optional("Compression", Shape::Word(ARCHIVE_COMPRESSIONS)),
+];
 
 static MERGE: &[Member] = &[
     optional("Glob", Shape::Text(&NAME_256)),

@@ -29,6 +29,7 @@ pub(super) fn violations(request: &CreateTrainingJobRequest) -> Vec<Violation> {
     found.extend(merge_glob(request).map(Violation::from));
     found.extend(merge_of_files(request).map(Violation::from));
     found.extend(ignored(request).map(Violation::from));
+    found.extend(zstd_of_files(request).map(Violation::from));
     found
 }
 
@@ -211,6 +212,13 @@ fn merge_of_files(request: &CreateTrainingJobRequest) -> Option<Conflict> {
     request.trainyard.as_ref()?.merge.as_ref()?;
     let compression = request.output_data_config.as_ref()?.compression_type.as_deref();
     (compression == Some("NONE")).then_some(Conflict::MergeOfFiles)
+}
+
+/// Plain files are not compressed.
+fn zstd_of_files(request: &CreateTrainingJobRequest) -> Option<Conflict> {
+    let own = request.trainyard.as_ref()?.output.as_ref()?.compression.as_deref()?;
+    let compression = request.output_data_config.as_ref()?.compression_type.as_deref();
+    (compression == Some("NONE")).then(|| Conflict::CompressionOfFiles { compression: own.to_owned() })
 }
 
 /// The same of what is left out of the archives.

@@ -39,6 +39,12 @@ pub struct MergeSpec {
 /// Endings of a merged file; each stands for a format.
 pub const MERGE_ENDINGS: &[&str] = &[".parquet", ".csv", ".jsonl", ".arrow", ".npy", ".npz"];
 
+/// The compression of the artifact that is our own.
+pub(super) const ZSTD: &str = "zstd";
+
+/// How the artifact may be compressed.
+pub(super) const ARCHIVE_COMPRESSIONS: &[&str] = &["gzip", ZSTD];
+
 words! {
     /// What sharded channels are dealt out by.
     ShardBy {

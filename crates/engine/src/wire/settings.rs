@@ -35,9 +35,11 @@ shape! {
 shape! {
     /// How the artifact is packed.
     OutputSettings {
-        /// Compression level of `model.tar.gz`, from 0 (stored) to 9 (smallest).
+        /// Compression level of the archives, from 0 (stored; with zstd as 1) to 9 (smallest).
         level "Level": i64,
         /// Patterns of what is left out of the archives, such as `*.tmp` or `cache/**`.
         ignore "Ignore": Vec<String>,
+        /// How the archives are compressed: `gzip`, as Amazon does, or `zstd`, which makes `model.tar.zst`.
+        compression "Compression": String,
     }
 }

@@ -1,4 +1,4 @@
-//! Parts in a tar, gzipped or plain, taken out entry by entry.
+//! Parts in a tar, plain or compressed with gzip or zstd, taken out entry by entry.
 //!
 //! Nothing is believed that the archive says about itself: entry sizes only end a copy, names only appear in
 //! messages, and what the tar reader may gather between two entries (long names, PAX records) is bounded.
@@ -26,6 +26,10 @@ const HEADERS_LIMIT: u64 = 1 << 20;
 const PROGRESS_STEP: u64 = 8 << 20;
 const COPY_BUFFER: usize = 128 << 10;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+/// RFC 8878, 3.1.1.
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// The largest window of zstd that is read, as a power of two: it is held in memory.
+const LARGEST_WINDOW: u32 = 27;
 
 /// Takes the parts out of the tar at `archive` and puts them into `scratch`, numbered.
 pub(super) fn take_out(
@@ -55,8 +59,16 @@ pub(super) fn take_out(
 
 fn open(archive: &Path) -> io::Result<Box<dyn Read>> {
     let mut file = BufReader::with_capacity(COPY_BUFFER, fs::File::open(archive)?);
-    let gzipped = io::BufRead::fill_buf(&mut file)?.starts_with(&GZIP_MAGIC);
-    Ok(if gzipped { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) })
+    let start = io::BufRead::fill_buf(&mut file)?;
+    if start.starts_with(&GZIP_MAGIC) {
+        return Ok(Box::new(MultiGzDecoder::new(file)));
+    }
+    if start.starts_with(&ZSTD_MAGIC) {
+        let mut decoder = zstd::Decoder::with_buffer(file)?;
+        decoder.window_log_max(LARGEST_WINDOW)?;
+        return Ok(Box::new(decoder));
+    }
+    Ok(Box::new(file))
 }
 
 /// One pass over an archive.

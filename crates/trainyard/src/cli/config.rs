@@ -41,6 +41,7 @@ fn text(config: &Config) -> String {
     lines.extend(file_systems.map(|(id, setting)| line(&quoted(id), &folder(setting))));
     lines.extend(["".to_owned(), "[images]".to_owned()]);
     lines.extend(config.places.images.iter().map(|(name, setting)| line(&quoted(name), setting)));
+    lines.extend(config.storage.as_text(&config.data_dir.value, &config.file));
     for (name, setting) in &config.notify {
         lines.extend(["".to_owned(), format!("[notify.{}]  # {}", quoted(name), setting.origin)]);
         lines.extend(setting.value.as_text());

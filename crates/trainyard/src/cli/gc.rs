@@ -15,7 +15,7 @@ use crate::show::out;
 
 /// Remove what nobody needs any more
 ///
-/// What killed processes have left; objects of stores beyond what may be kept for other jobs (`[cache] max` of the
+/// What killed processes have left; uploads of artifacts that nobody will complete; objects of stores beyond what may be kept for other jobs (`[cache] max` of the
 /// configuration file); and, if asked for, jobs that ended long ago, with their logs but without their artifacts.
 /// `trainyard serve` does the same every hour.
 #[derive(Debug, clap::Args)]
@@ -76,31 +76,37 @@ fn days(count: u32) -> Duration {
 }
 
 fn in_json(collected: &Collected, dry_run: bool) -> String {
-    let Collected { scratch, cache, jobs, job_bytes } = collected;
+    let Collected { scratch, cache, jobs, job_bytes, uploads, uploads_left } = collected;
     json!({
         "dry_run": dry_run,
         "scratch": {"files": scratch.objects, "bytes": scratch.bytes},
         "cache": {"objects": cache.objects, "bytes": cache.bytes},
         "jobs": {"names": jobs, "bytes": job_bytes},
+        "uploads": {"given_up": uploads, "left": uploads_left},
     })
     .to_string()
 }
 
 fn in_words(collected: &Collected, dry_run: bool) -> String {
-    let Collected { scratch, cache, jobs, job_bytes } = collected;
+    let Collected { scratch, cache, jobs, job_bytes, uploads, uploads_left } = collected;
     let removed = if dry_run { "would be removed" } else { "removed" };
     let mut text = format!(
-        "{removed}: {} files of instances that do not run any more ({}), {} objects of the cache ({}), {} jobs ({})",
+        "{removed}: {} files of instances that do not run any more ({}), {} objects of the cache ({}), {} jobs ({}), {} uploads",
         scratch.objects,
         HumanBytes(scratch.bytes),
         cache.objects,
         HumanBytes(cache.bytes),
         jobs.len(),
         HumanBytes(*job_bytes),
+        uploads,
     );
     for job in jobs {
         text.push_str("\n  ");
         text.push_str(job);
+    }
+    for left in uploads_left {
+        text.push_str("\nuploads that are still there: ");
+        text.push_str(left);
     }
     text
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use trainyard_engine::backend::Backend;
 use trainyard_engine::backend::local::LocalBackend;
 use trainyard_engine::plan::JobPlan;
-use trainyard_engine::prepare::prepare;
+use trainyard_engine::prepare::{check, plan_checked};
 use trainyard_toolkit::split::row_range;
 
 use crate::config::{Config, Flags};
@@ -46,7 +46,10 @@ impl Plan {
         let capabilities = backend.capabilities();
         let form = Form::choose(self.json);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let prepared = runtime.block_on(prepare(request, &machine, &capabilities, fetching::show(form)));
+        let prepared = runtime.block_on(async {
+            let checked = check(request, &machine, &capabilities).await?;
+            plan_checked(checked, &machine, fetching::show(form)).await
+        });
         let prepared = prepared.map_err(anyhow::Error::new).map_err(Refused::from)?;
         let summary = Summary::of(&prepared.submission.plan, self.rows);
         if self.json {

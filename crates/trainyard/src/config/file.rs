@@ -73,6 +73,11 @@ impl File {
         Ok(Self { path: path.to_owned(), settings })
     }
 
+    /// Who has set what the file says.
+    pub(super) fn origin(&self) -> Origin {
+        Origin::File(self.path.clone())
+    }
+
     /// Where relative paths of the file start.
     pub(super) fn folder(&self) -> PathBuf {
         self.path.parent().unwrap_or(Path::new("/")).to_owned()

@@ -7,6 +7,7 @@ use anyhow::Context;
 use serde::Deserialize;
 use trainyard_engine::storage::StoreAddress;
 
+use super::Origin;
 use super::file::File;
 
 /// What is said about stores.
@@ -81,10 +82,49 @@ impl Storage {
         Ok(Self { buckets: bucket, others: others.map(|()| address), cache, keep_jobs_days })
     }
 
+    /// The tables as a configuration file has them, each value with who has set it, the default or `file`.
+    pub(crate) fn as_text(&self, data: &Path, file: &Origin) -> Vec<String> {
+        let origin = |is_set: bool| if is_set { file } else { &Origin::Default };
+        let (place, address) = match &self.others {
+            Some(address) => ("aws", address_lines(address)),
+            None => ("folders", Vec::new()),
+        };
+        let mut lines = vec![String::new(), "[storage]".to_owned()];
+        lines.push(format!("default = \"{place}\"  # {}", origin(self.others.is_some())));
+        lines.extend(address);
+        for (name, address) in &self.buckets {
+            lines.push(String::new());
+            lines.push(format!("[storage.bucket.{}]  # {}", quoted(name), file));
+            lines.extend(address_lines(address));
+        }
+        lines.extend([String::new(), "[cache]".to_owned()]);
+        lines.push(format!("max = \"{}\"  # {}", self.cache_limit(data), origin(self.cache.is_some())));
+        lines.extend([String::new(), "[gc]".to_owned()]);
+        let kept = self.keep_jobs_days.map(|days| format!("keep_jobs_days = {days}  # {file}"));
+        lines.push(kept.unwrap_or_else(|| "# keep_jobs_days is not set: jobs are kept".to_owned()));
+        lines
+    }
+
     /// How much is kept of what comes from stores, in bytes.
     pub(crate) fn cache_limit(&self, data: &Path) -> u64 {
         self.cache.unwrap_or_else(|| share_of(data))
     }
+}
+
+/// What is said of a store.
+fn address_lines(address: &StoreAddress) -> Vec<String> {
+    let StoreAddress { endpoint, region, path_style, profile, anonymous } = address;
+    let texts = [("endpoint", endpoint), ("region", region), ("profile", profile)];
+    let texts =
+        texts.into_iter().filter_map(|(name, text)| Some(format!("{name} = {}", quoted(text.as_ref()?))));
+    let path_style = path_style.map(|path_style| format!("path_style = {path_style}"));
+    let anonymous = anonymous.then(|| "anonymous = true".to_owned());
+    texts.chain(path_style).chain(anonymous).collect()
+}
+
+/// A basic string of TOML; its escapes are those of JSON.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
 }
 
 /// A tenth of the file system that a folder is on, which need not be there yet.

@@ -5,6 +5,7 @@
 use crate::sparse::SparseRows;
 use rayon::prelude::*;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Rows that a thread takes at a time.
 const ROWS_OF_PIECE: usize = 1024;
@@ -20,7 +21,8 @@ pub(super) struct Ordered<'a> {
 }
 
 impl<'a> Ordered<'a> {
-    pub(super) fn new(matrix: &'a SparseRows) -> Self {
+    /// Is left unfinished once the flag is set; then nobody looks at it any more.
+    pub(super) fn new(matrix: &'a SparseRows, stop: &AtomicBool) -> Self {
         let of_columns = counts(matrix);
         let mut order: Vec<u32> = (0..of_columns.len() as u32).collect();
         order.par_sort_unstable_by_key(|column| (of_columns[*column as usize], *column));
@@ -30,7 +32,9 @@ impl<'a> Ordered<'a> {
         let (mut columns, mut weights) = (vec![0; entries], vec![0.0; entries]);
         let pieces = pieces(matrix, &mut columns).into_par_iter().zip(pieces(matrix, &mut weights));
         pieces.for_each(|((rows, columns), (_, weights))| {
-            put_in_order(matrix, rows, (&ranks, columns, weights));
+            if !stop.load(Ordering::Relaxed) {
+                put_in_order(matrix, rows, (&ranks, columns, weights));
+            }
         });
         let counts = order.iter().map(|column| of_columns[*column as usize]).collect();
         Self { matrix, columns, weights, counts }

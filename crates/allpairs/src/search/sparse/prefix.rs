@@ -9,7 +9,7 @@
 use super::frequent::{LOOKED_AT, SAMPLE, SCORED_ENTRY};
 use super::ordered::Ordered;
 use super::signature::{UNIT, groups, signatures, unsigned};
-use crate::machine::{LONG_SIGNATURE, SIGNATURE, Sift};
+use crate::machine::{LONG_SIGNATURE, SIGNATURE, Vectors};
 use rayon::prelude::*;
 
 /// Thresholds from which on it is worth an estimate.
@@ -68,11 +68,11 @@ impl Prefixes {
                 |other: usize| ordered.front(other, self.lengths[other]).any(|(column, _)| held[column]);
             let (short, long) = (unsigned(&self.signatures[row]), unsigned(&self.long_signatures[row]));
             let (mut passed, mut scored) = (0, 0);
+            let vectors = Vectors::best();
             for other in others.iter().copied() {
-                let sift = Sift::best();
-                if sift.product(&short, &self.signatures[other]) >= self.least && meets(other) {
+                if vectors.product(&short, &self.signatures[other]) >= self.least && meets(other) {
                     passed += 1;
-                    let product = sift.product(&long, &self.long_signatures[other]);
+                    let product = vectors.product(&long, &self.long_signatures[other]);
                     scored += usize::from(product >= self.least);
                 }
             }

@@ -11,7 +11,7 @@ use super::ordered::Ordered;
 use super::prefix::Prefixes;
 use super::signature::unsigned;
 use super::turned::Turned;
-use crate::machine::{LONG_SIGNATURE, Lanes, Limits, ShortRows, Sift};
+use crate::machine::{LONG_SIGNATURE, Limits, SIGNATURES_TOGETHER, ShortRows, Vectors};
 use crate::neighbours::{Best, Neighbour};
 use crate::quantised::Margin;
 use crate::score::score;
@@ -44,8 +44,7 @@ pub(in crate::search) struct SparseScreen<'a> {
     matrix: &'a SparseRows,
     ordered: Ordered<'a>,
     way: Way,
-    lanes: Lanes,
-    sift: Sift,
+    vectors: Vectors,
 }
 
 /// How pairs are told apart.
@@ -87,11 +86,11 @@ impl<'a> SparseScreen<'a> {
         matrix: &'a SparseRows,
         margin: Margin,
     ) -> Self {
-        let ordered = Ordered::new(matrix);
+        let ordered = Ordered::new(matrix, search.stop);
         let way = Way::choose(&ordered, search);
         // Pairs without a common column are never looked at.
         let board = Board::new(search, margin, margin.positive());
-        Self { board, share, matrix, ordered, way, lanes: Lanes::best(), sift: Sift::best() }
+        Self { board, share, matrix, ordered, way, vectors: Vectors::best() }
     }
 
     /// The same by signatures, if it can be, or by sums, whatever is cheaper.
@@ -103,6 +102,13 @@ impl<'a> SparseScreen<'a> {
             Some(prefixes) => Way::Signatures(prefixes),
             None => Way::Sums(Frequent::choose(&self.ordered, selection)),
         };
+        self
+    }
+
+    /// The same with other vectors.
+    #[cfg(test)]
+    pub(in crate::search) fn compared_by(mut self, vectors: Vectors) -> Self {
+        self.vectors = vectors;
         self
     }
 
@@ -186,8 +192,6 @@ impl Scorer for SparseScorer<'_> {
         let matrix = self.screen.matrix;
         score(matrix.dot(other, &self.spread), matrix.norms[row], matrix.norms[other])
     }
-
-    fn expect(&self, _other: usize) {}
 
     fn margin(&self) -> Margin {
         self.screen.board.margin
@@ -292,7 +296,7 @@ impl<'a> Room<'a> {
             (Way::Signatures(prefixes), Means::Signatures(rows)) => {
                 sift(self.screen, (other, prefixes), (&self.turned, rows), &mut self.passed);
                 let one = unsigned(&prefixes.long_signatures[other]);
-                let product = |at| self.screen.sift.product(&one, &prefixes.long_signatures[row(at)]);
+                let product = |at| self.screen.vectors.product(&one, &prefixes.long_signatures[row(at)]);
                 self.passed.retain(|at| counts(*at) && product(*at) >= prefixes.least);
             }
             (Way::Sums(frequent), Means::Sums { sums, limits, signatures, above }) => {
@@ -303,7 +307,7 @@ impl<'a> Room<'a> {
                 if !within && side.mirror.is_some() {
                     floor = self.screen.raised(floor, (other, frequent), (sums, limits));
                 }
-                self.screen.lanes.pass(sums, limits, (frequent.rests[other], floor), above);
+                self.screen.vectors.pass_sums(sums, limits, (frequent.rests[other], floor), above);
                 if within {
                     above.retain(|(at, _)| counts(*at));
                 }
@@ -348,7 +352,7 @@ fn sift(
 ) {
     let one = unsigned(&prefixes.signatures[other]);
     for (column, _) in screen.ordered.front(other, prefixes.lengths[other]) {
-        screen.sift.pass((&one, prefixes.least), (turned.places(column), rows), passed);
+        screen.vectors.pass_rows((&one, prefixes.least), (turned.places(column), rows), passed);
     }
     passed.sort_unstable();
     passed.dedup();
@@ -376,7 +380,7 @@ fn keep_near(
     let Some(one) = frequent.signatures.get(other).map(unsigned) else { return };
     above.retain(|(at, sum)| {
         let at = usize::from(*at);
-        let product = screen.sift.product(&one, &signatures[at]);
+        let product = screen.vectors.product(&one, &signatures[at]);
         sum + unit * limits.rest(at) * product as f32 > limits.floor(at).min(floor)
     });
 }
@@ -393,7 +397,7 @@ impl Worker for Room<'_> {
         let step = match (&screen.way, &mut self.means) {
             (Way::Signatures(prefixes), Means::Signatures(rows)) => {
                 rows.set(&prefixes.signatures[block.rows.clone()]);
-                Sift::STEP
+                SIGNATURES_TOGETHER
             }
             (Way::Sums(frequent), Means::Sums { limits, signatures, .. }) => {
                 let rests = &frequent.rests[block.rows.clone()];

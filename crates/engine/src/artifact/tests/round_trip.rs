@@ -63,7 +63,7 @@ proptest! {
         let (folder, scratch) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         plant(folder.path(), &tree);
         let path = scratch.path().join("part");
-        let options = PackOptions { container_path: MODEL.into(), level, ignore: Vec::new(), threads };
+        let options = PackOptions { level, threads, ..options() };
         let packed = pack(folder.path(), "algo-1", &path, &options, &|_| {}).unwrap();
         prop_assert_eq!(&packed.warnings, &Vec::<String>::new());
         let expected = nodes_on_disk(folder.path());
@@ -154,7 +154,7 @@ fn a_disk_that_fills_up_ends_packing_with_its_own_reason() {
     let noise: Vec<u8> =
         (0..3_000_000_u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
     let mut full = fs_err::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let effort = crate::artifact::deflate::Effort { level: 1, threads: 2 };
+    let effort = crate::artifact::deflate::Effort { codec: Codec::Gzip, level: 1, threads: 2 };
     let result = crate::artifact::deflate::deflate(effort, &mut full, &|_| {}, |input| input.write(&noise));
     let Err(crate::artifact::deflate::DeflateError::Write(error)) = result else { panic!("it was written") };
     assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);

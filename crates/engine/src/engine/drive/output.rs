@@ -61,16 +61,17 @@ impl Driver {
 
     /// The archive that has been published, and its size.
     async fn archive(&self) -> Result<(ObjectSource, u64), StoreOutputError> {
+        let form = self.plan.output.model;
         match &self.plan.output.place {
             OutputPlace::Folder(folder) => {
-                let archive = folder.join(publish::MODEL);
+                let archive = folder.join(form.model_archive());
                 let size = fs::metadata(&archive)?.len();
                 Ok((ObjectSource::File(archive), size))
             }
             OutputPlace::Store(place) => {
                 let Written { etag, size } =
-                    in_store::archive(&in_store::stores(&self.engine, place), place).await?;
-                let (bucket, key) = (place.bucket.clone(), place.key(publish::MODEL));
+                    in_store::archive(&in_store::stores(&self.engine, place), place, form).await?;
+                let (bucket, key) = (place.bucket.clone(), place.key(&form.model_archive()));
                 Ok((ObjectSource::Store { bucket, key, etag }, size))
             }
         }

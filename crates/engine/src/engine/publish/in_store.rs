@@ -3,8 +3,8 @@
 use fs_err as fs;
 use tokio::task::{JoinError, spawn_blocking};
 
+use super::archives;
 use super::tree::{self, TreeError};
-use super::{MODEL, OUTPUT};
 use crate::artifact::{CombineError, Combined, HostPart, Segment, UploadPart, assemble};
 use crate::engine::Engine;
 use crate::explain::chain;
@@ -42,8 +42,13 @@ pub(in crate::engine) enum StoreOutputError {
 
 /// The store of an output.
 pub(in crate::engine) fn stores(engine: &Engine, output: &StoreOutput) -> Stores {
+    impatient(engine, output).patient()
+}
+
+/// The same for what can as well be done later.
+fn impatient(engine: &Engine, output: &StoreOutput) -> Stores {
     let addresses = [(output.bucket.clone(), output.address.clone())].into();
-    Stores::new(Buckets::in_stores(addresses), engine.credentials.clone()).patient()
+    Stores::new(Buckets::in_stores(addresses), engine.credentials.clone())
 }
 
 /// Begins the uploads of an attempt, unless they have been begun.
@@ -56,12 +61,14 @@ pub(in crate::engine) async fn begin(
     if let Some(uploads) = run.uploads()? {
         return Ok(uploads);
     }
-    let begin = async |name| stores.begin(&output.bucket, &output.key(name), output.kms_key.as_deref()).await;
+    let begin = async |name: String| {
+        stores.begin(&output.bucket, &output.key(&name), output.kms_key.as_deref()).await
+    };
     let model = match form {
-        OutputCompression::Gzip => Some(begin(MODEL).await?),
+        OutputCompression::Gzip | OutputCompression::Zstd => Some(begin(form.model_archive()).await?),
         OutputCompression::None => None,
     };
-    let uploads = Uploads { model, output: begin(OUTPUT).await? };
+    let uploads = Uploads { model, output: begin(form.output_archive()).await? };
     run.write_uploads(&uploads)?;
     Ok(uploads)
 }
@@ -70,7 +77,7 @@ pub(in crate::engine) async fn begin(
 pub(in crate::engine) async fn give_up(engine: &Engine, run: &RunDirectory) -> Result<(), StoreOutputError> {
     let Some(uploads) = run.uploads()? else { return Ok(()) };
     if let OutputPlace::Store(output) = run.plan()?.output.place {
-        let stores = stores(engine, &output);
+        let stores = impatient(engine, &output);
         for upload in uploads.model.iter().chain([&uploads.output]) {
             stores.abort(upload).await?;
             stores.abort_all(&upload.bucket, &upload.key).await?;
@@ -171,8 +178,9 @@ pub(in crate::engine) async fn merged(
 pub(in crate::engine) async fn archive(
     stores: &Stores,
     output: &StoreOutput,
+    form: OutputCompression,
 ) -> Result<Written, StoreOutputError> {
-    let key = output.key(MODEL);
+    let key = output.key(&form.model_archive());
     let found = stores.written(&output.bucket, &key).await?;
     found.ok_or_else(|| StoreOutputError::Missing { uri: format!("s3://{}/{key}", output.bucket) })
 }
@@ -188,8 +196,8 @@ pub(in crate::engine) async fn remove_earlier(
     if form == OutputCompression::None {
         tree::remove_from_store(stores, output).await?;
     }
-    for name in [Some(MODEL), Some(OUTPUT), merged].into_iter().flatten() {
-        stores.delete(&output.bucket, &output.key(name)).await?;
+    for name in archives().chain(merged.map(str::to_owned)) {
+        stores.delete(&output.bucket, &output.key(&name)).await?;
     }
     Ok(())
 }

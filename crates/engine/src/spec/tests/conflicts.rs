@@ -383,6 +383,21 @@ fn a_merged_file_is_a_plain_file_of_a_known_format() {
 }
 
 #[test]
+fn a_compression_of_the_archive_and_a_model_of_plain_files_exclude_each_other() {
+    let asked = |form| {
+        let output = json!({"CompressionType": form});
+        json!({"Trainyard": {"Output": {"Compression": "zstd"}}, "OutputDataConfig": output})
+    };
+    check(&asked("GZIP"), &[]);
+    check(
+        &asked("NONE"),
+        &[
+            "Trainyard.Output.Compression 'zstd' is about the archive, which OutputDataConfig.CompressionType NONE does not make: leave out one of them",
+        ],
+    );
+}
+
+#[test]
 fn a_merge_and_a_model_of_plain_files_exclude_each_other() {
     let asked = |compression| {
         let output = json!({"CompressionType": compression});

@@ -132,7 +132,12 @@ fn model_uri(sent: &Map<String, Value>, job: &Job) -> String {
         return model;
     }
     let member = |name: &str| sent.get("OutputDataConfig").and_then(|output| output[name].as_str());
-    let name = if member("CompressionType") == Some("NONE") { "model/" } else { "model.tar.gz" };
+    let own = || sent.get("Trainyard")?.get("Output")?.get("Compression")?.as_str();
+    let name = match member("CompressionType") {
+        Some("NONE") => "model/",
+        _ if own() == Some("zstd") => "model.tar.zst",
+        _ => "model.tar.gz",
+    };
     let output = member("S3OutputPath").unwrap_or_default().trim_end_matches('/');
     format!("{output}/{}/output/{name}", job.name)
 }

@@ -60,6 +60,7 @@ pub(super) async fn open(source: &str, output: bool, remote: &Remote) -> anyhow:
             bail!("{job} leaves no archive of its model: its files are below {model} as they are");
         }
         let uri = match model.trim_end_matches('/').rsplit_once('/') {
+            Some((folder, "model.tar.zst")) if output => format!("{folder}/output.tar.zst"),
             Some((folder, _)) if output => format!("{folder}/output.tar.gz"),
             _ => model.to_owned(),
         };

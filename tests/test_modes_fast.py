@@ -197,8 +197,9 @@ def test_a_stop_ends_a_program_that_waits_for_an_object(far, reads):
         return "delay", 3600
 
     reads.more = lambda request: fault(request) if request.is_read else None
-    program = far.yard.sh("cat /opt/ml/input/data/data/a")
-    job = far.yard.job(program, channels=[fast(put(far, a="a"))])
+    # The kernel lets nobody end who waits for a direct read.
+    program = far.yard.sh("dd if=/opt/ml/input/data/data/a of=/dev/null iflag=direct bs=4096")
+    job = far.yard.job(program, channels=[fast(put(far, a="a" * 4096))])
     running = far.yard.start(job, "--grace", "1", "--config", far.config(reads.url), env=far.environment)
     yards.wait_until(lambda: held, "a request")
     running.interrupt()

@@ -245,3 +245,9 @@ def test_without_the_device_fast_files_are_refused_by_name(far):
     refused = far.yard.ended(running, expect=2)
     assert f"InputMode FastFile needs {DEVICE}" in refused.stderr
     assert "data/a" in refused.stderr
+
+
+def test_through_docker_fast_files_of_a_store_are_refused_by_name(far, image_for_docker):
+    refused = far.run(far.yard.job(image_for_docker(), channels=[fast(put(far, a="a"))]), expect=2)
+    assert "InputMode FastFile is not supported for objects of a store" in refused.stderr
+    assert "data/a" in refused.stderr

@@ -23,7 +23,7 @@ use crate::plan::{
     wants_accelerators,
 };
 use crate::spec::{Capabilities, TrainingJobSpec, Unsupported, Violations, priority, unsupported};
-use crate::storage::{Buckets, Location, ObjectSource, StorageError, StoreCredentials, Stores};
+use crate::storage::{Buckets, Location, ObjectSource, StorageError, StoreCredentials, StoreKind, Stores};
 use crate::wire::CreateTrainingJobRequest;
 use trainyard_toolkit::contract::host_name;
 
@@ -115,10 +115,10 @@ pub enum PrepareError {
     /// `S3OutputPath` is no place on this machine.
     #[error("OutputDataConfig.S3OutputPath")]
     Output(#[source] StorageError),
-    /// A folder is not encrypted.
+    /// Nobody would encrypt it.
     #[error(
-        "OutputDataConfig.KmsKeyId: {0} is a folder of this machine, which nothing encrypts; leave the key out, or let \
-         the output go to a store"
+        "OutputDataConfig.KmsKeyId: nothing encrypts {0} with such a key; leave the key out, or let the output go to a \
+         store that speaks S3"
     )]
     Encryption(String),
     /// The store does not let the artifacts in.
@@ -190,12 +190,15 @@ impl Checked {
     }
 
     /// Tries whether a store will let the artifacts in: an upload is begun and given up, of which nobody sees
-    /// anything. Of a folder that is known before.
+    /// anything. Of a folder that is known before; of a store that does not speak S3 it can't be known unseen.
     ///
     /// # Errors
     /// It will not.
     pub async fn try_output(&self, machine: &Machine) -> Result<(), PrepareError> {
         let OutputPlace::Store(store) = &self.output else { return Ok(()) };
+        if store.address.kind != StoreKind::S3 {
+            return Ok(());
+        }
         let stores = Stores::new(machine.buckets.clone(), machine.credentials.clone());
         let uri = self.spec.output.uri.to_string();
         let refused = |source| PrepareError::OutputRefused { uri: uri.clone(), source: Box::new(source) };
@@ -335,6 +338,9 @@ fn output_place(spec: &TrainingJobSpec, machine: &Machine) -> Result<OutputPlace
         Location::Store { bucket, key } => {
             let unknown = || PrepareError::Output(StorageError::UnknownBucket { bucket: bucket.clone() });
             let address = machine.buckets.store(&bucket).ok_or_else(unknown)?.clone();
+            if kms_key.is_some() && address.kind != StoreKind::S3 {
+                return Err(PrepareError::Encryption(spec.output.uri.to_string()));
+            }
             let prefix = key.trim_end_matches('/').to_owned();
             Ok(OutputPlace::Store(StoreOutput { bucket, prefix, address, kms_key }))
         }

@@ -17,7 +17,7 @@ use fs_err as fs;
 use rustix::fs::{FlockOperation, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, flock, futimens};
 use sha2::{Digest, Sha256};
 
-use crate::storage::StoreAddress;
+use crate::storage::{StoreAddress, StoreKind};
 
 /// A folder of objects that were fetched.
 #[derive(Clone, Debug)]
@@ -59,7 +59,12 @@ impl Cache {
             return None;
         }
         let mut hash = Sha256::new();
-        for part in [store.endpoint.as_deref().unwrap_or_default(), bucket, key, etag] {
+        let place = match store.kind {
+            StoreKind::S3 => store.endpoint.clone().unwrap_or_default(),
+            // Azure has containers of the same name in each account.
+            _ => format!("{} {}", store.name(), store.account.as_deref().unwrap_or_default()),
+        };
+        for part in [&*place, bucket, key, etag] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }

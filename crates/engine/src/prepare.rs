@@ -115,12 +115,20 @@ pub enum PrepareError {
     /// `S3OutputPath` is no place on this machine.
     #[error("OutputDataConfig.S3OutputPath")]
     Output(#[source] StorageError),
-    /// Nobody would encrypt it.
+    /// A folder is not encrypted.
     #[error(
-        "OutputDataConfig.KmsKeyId: nothing encrypts {0} with such a key; leave the key out, or let the output go to a \
-         store that speaks S3"
+        "OutputDataConfig.KmsKeyId: {0} is a folder of this machine, which nothing encrypts; leave the key out, or let \
+         the output go to a store"
     )]
     Encryption(String),
+    /// A store that knows no such keys.
+    #[error("OutputDataConfig.KmsKeyId: {uri} is in {store}, which knows no such keys; leave the key out")]
+    KeyOfOther {
+        /// Of the output.
+        uri: String,
+        /// What people call the store.
+        store: String,
+    },
     /// The store does not let the artifacts in.
     #[error("OutputDataConfig.S3OutputPath {uri}: nothing can be written there")]
     OutputRefused {
@@ -339,7 +347,8 @@ fn output_place(spec: &TrainingJobSpec, machine: &Machine) -> Result<OutputPlace
             let unknown = || PrepareError::Output(StorageError::UnknownBucket { bucket: bucket.clone() });
             let address = machine.buckets.store(&bucket).ok_or_else(unknown)?.clone();
             if kms_key.is_some() && address.kind != StoreKind::S3 {
-                return Err(PrepareError::Encryption(spec.output.uri.to_string()));
+                let (uri, store) = (spec.output.uri.to_string(), address.name().to_owned());
+                return Err(PrepareError::KeyOfOther { uri, store });
             }
             let prefix = key.trim_end_matches('/').to_owned();
             Ok(OutputPlace::Store(StoreOutput { bucket, prefix, address, kms_key }))

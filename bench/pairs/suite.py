@@ -217,7 +217,7 @@ def shares():
 def sparse():
     matrices = {"names": made("sparse.py", f"names-{SMALLER}.npz", "names", 100_000 // SMALLER),
                 "zipf": made("sparse.py", f"zipf-{SMALLER}.npz", "zipf", 100_000 // SMALLER)}
-    scores = {"names": ["0.8", "0.6", "0.4", "none"], "zipf": ["0.8", "0.4"]}
+    scores = {"names": ["0.8", "0.6", "0.4", "none"], "zipf": ["0.8", "0.6", "0.4", *([] if options.quick else ["none"])]}
     if options.wordnet:
         matrices["wordnet"], scores["wordnet"] = f"{options.folder}/wordnet.npz", ["0.8", "0.3"]
         shutil.copyfile(options.wordnet, matrices["wordnet"])

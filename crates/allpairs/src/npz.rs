@@ -1,10 +1,10 @@
 //! Sparse matrices in the .npz form of `scipy.sparse.save_npz`: a ZIP archive with one .npy array for each
 //! of `data`, `indices`, `indptr`, `shape` and `format`.
 
-use crate::element::decode;
+use crate::element::Element;
 use crate::npy::Header;
 use crate::problem::FileProblem;
-use crate::sparse::{SparseFile, StoredCsr};
+use crate::sparse::{Numbers, SparseFile, StoredCsr};
 use fs_err::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -16,6 +16,14 @@ use zip::result::ZipError;
 struct Array {
     header: Header,
     bytes: Vec<u8>,
+}
+
+impl Array {
+    fn numbers(self, member: &'static str) -> Result<Numbers, FileProblem> {
+        let in_member = |problem| FileProblem::Member { member, problem: Box::new(problem) };
+        let encoding = self.header.encoding().map_err(in_member)?;
+        Ok(Numbers { bytes: self.bytes, encoding })
+    }
 }
 
 /// A file that can not be read any more once the flag is set.
@@ -48,27 +56,24 @@ fn read_rows(path: &Path, stop: &AtomicBool) -> Result<SparseFile, FileProblem> 
     let file = File::open(path).map_err(FileProblem::Io)?;
     let mut archive = ZipArchive::new(Stoppable { file, stop }).map_err(FileProblem::Zip)?;
     check_format(&mut archive)?;
-    let shape = integers(&mut archive, "shape")?;
+    let all = |numbers: Numbers| numbers.integers(0..numbers.len());
+    let shape = all(integers(&mut archive, "shape")?);
     let &[rows, columns] = shape.as_slice() else {
         return Err(FileProblem::Dimensions { shape: format!("{shape:?}") });
     };
-    let indptr = integers(&mut archive, "indptr")?;
+    let indptr = all(integers(&mut archive, "indptr")?);
     let needed = u64::try_from(rows).unwrap_or(0).saturating_add(1);
     if rows < 0 || indptr.len() as u64 != needed {
         return Err(FileProblem::Length { member: "indptr", needed, found: indptr.len() as u64 });
     }
     let indices = integers(&mut archive, "indices")?;
-    let data = array(&mut archive, "data")?;
-    let in_data = |problem| FileProblem::Member { member: "data", problem: Box::new(problem) };
-    let encoding = data.header.encoding().map_err(in_data)?;
-    let mut values = vec![0.0; data.bytes.len() / encoding.element.size()];
-    decode(&data.bytes, encoding.element, encoding.big_endian, &mut values);
+    let values = array(&mut archive, "data")?.numbers("data")?;
     if values.len() != indices.len() {
         let (needed, found) = (indices.len() as u64, values.len() as u64);
         return Err(FileProblem::Length { member: "data", needed, found });
     }
     let columns = u64::try_from(columns).unwrap_or(0);
-    SparseFile::new(path, &StoredCsr { columns, indptr, indices, values, element: encoding.element })
+    SparseFile::new(path, StoredCsr { columns, indptr, indices, values })
 }
 
 fn check_format(archive: &mut Archive) -> Result<(), FileProblem> {
@@ -78,41 +83,14 @@ fn check_format(archive: &mut Archive) -> Result<(), FileProblem> {
     if text == "csr" { Ok(()) } else { Err(FileProblem::NotCsr { format: text }) }
 }
 
-fn integers(archive: &mut Archive, member: &'static str) -> Result<Vec<i64>, FileProblem> {
-    use crate::element::Element::{I32, I64};
+fn integers(archive: &mut Archive, member: &'static str) -> Result<Numbers, FileProblem> {
     let array = array(archive, member)?;
-    let in_member = |problem| FileProblem::Member { member, problem: Box::new(problem) };
-    let encoding = array.header.encoding().map_err(in_member)?;
-    let order = |bytes: &mut [u8]| {
-        if encoding.big_endian {
-            bytes.reverse()
-        }
-    };
-    match encoding.element {
-        I32 => Ok(array
-            .bytes
-            .as_chunks::<4>()
-            .0
-            .iter()
-            .map(|b| {
-                let mut b = *b;
-                order(&mut b);
-                i64::from(i32::from_le_bytes(b))
-            })
-            .collect()),
-        I64 => Ok(array
-            .bytes
-            .as_chunks::<8>()
-            .0
-            .iter()
-            .map(|b| {
-                let mut b = *b;
-                order(&mut b);
-                i64::from_le_bytes(b)
-            })
-            .collect()),
-        _ => Err(in_member(FileProblem::ElementType { type_name: array.header.descr })),
+    let type_name = array.header.descr.clone();
+    let numbers = array.numbers(member)?;
+    if matches!(numbers.encoding.element, Element::I32 | Element::I64) {
+        return Ok(numbers);
     }
+    Err(FileProblem::Member { member, problem: Box::new(FileProblem::ElementType { type_name }) })
 }
 
 /// Reads an array of at most one dimension; room is made as the bytes arrive, not as the header claims.

@@ -179,7 +179,7 @@ mod tests {
     use crate::dense::{Bytes, DenseFile, DenseMatrix};
     use crate::element::Element;
     use crate::matrix::inspect;
-    use crate::sparse::{SparseFile, SparseRows, StoredCsr};
+    use crate::sparse::{Numbers, SparseFile, SparseRows, StoredCsr};
     use proptest::prelude::*;
 
     fn dense(rows: &[Vec<f64>]) -> Matrix {
@@ -271,18 +271,19 @@ mod tests {
     }
 
     fn sparse(rows: &[Vec<f64>]) -> Matrix {
-        let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+        let (mut indptr, mut indices, mut values) = (vec![0], Vec::<i64>::new(), Vec::<u8>::new());
         for row in rows {
             let entries = row.iter().enumerate().filter(|(_, value)| **value != 0.0);
             entries.for_each(|(column, value)| {
                 indices.push(column as i64);
-                values.push(*value);
+                values.extend(value.to_le_bytes());
             });
-            indptr.push(values.len() as i64);
+            indptr.push(indices.len() as i64);
         }
+        let values = Numbers { bytes: values, encoding: Element::F64.little_endian() };
         let stored =
-            StoredCsr { columns: rows[0].len() as u64, indptr, indices, values, element: Element::F64 };
-        let file = SparseFile::new("rows".as_ref(), &stored).unwrap();
+            StoredCsr { columns: rows[0].len() as u64, indptr, indices: indices.as_slice().into(), values };
+        let file = SparseFile::new("rows".as_ref(), stored).unwrap();
         Matrix::Sparse(SparseRows::join(vec![file]).unwrap())
     }
 

@@ -4,9 +4,9 @@
 use super::ids::{Ids, id_column};
 use super::{Content, OpenedFile, Reading};
 use crate::dense::{Bytes, DenseFile};
-use crate::element::{Element, decode};
+use crate::element::Element;
 use crate::problem::FileProblem;
-use crate::sparse::{SparseFile, StoredCsr};
+use crate::sparse::{Numbers, SparseFile, StoredCsr};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
@@ -242,17 +242,14 @@ impl TableRows {
     }
 
     fn sparse(self, path: &Path) -> Result<SparseFile, FileProblem> {
-        let mut values = vec![0.0; self.indices.len()];
-        decode(&self.numbers, self.element, false, &mut values);
         let greatest = self.indices.iter().copied().max().unwrap_or(0).max(0);
         let stored = StoredCsr {
             columns: greatest as u64 + 1,
             indptr: self.indptr,
-            indices: self.indices,
-            values,
-            element: self.element,
+            indices: self.indices.as_slice().into(),
+            values: Numbers { bytes: self.numbers, encoding: self.element.little_endian() },
         };
-        SparseFile::new(path, &stored)
+        SparseFile::new(path, stored)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::dense::{DenseFile, DenseMatrix};
 use crate::element::Element;
 use crate::machine::Vectors;
 use crate::matrix::inspect;
-use crate::sparse::{SparseFile, SparseRows, StoredCsr};
+use crate::sparse::{Numbers, SparseFile, SparseRows, StoredCsr};
 use std::path::{Path, PathBuf};
 
 /// For each row columns and bits of scores.
@@ -43,23 +43,19 @@ fn digits() -> Matrix {
 
 fn sparse_digits() -> Matrix {
     let Matrix::Dense(dense) = digits() else { unreachable!() };
-    let mut stored = StoredCsr {
-        columns: 64,
-        indptr: vec![0],
-        indices: Vec::new(),
-        values: Vec::new(),
-        element: Element::F32,
-    };
+    let (mut indptr, mut indices, mut bytes) = (vec![0], Vec::<i64>::new(), Vec::<u8>::new());
     let mut row = vec![0.0; 64];
     for at in 0..dense.matrix.rows() {
         dense.matrix.read(at..at + 1, &mut row);
         for (column, value) in (0..).zip(&row).filter(|(_, value)| **value != 0.0) {
-            stored.indices.push(column);
-            stored.values.push(*value);
+            indices.push(column);
+            bytes.extend((*value as f32).to_le_bytes());
         }
-        stored.indptr.push(stored.values.len() as i64);
+        indptr.push(indices.len() as i64);
     }
-    Matrix::Sparse(SparseRows::join(vec![SparseFile::new("digits".as_ref(), &stored).unwrap()]).unwrap())
+    let values = Numbers { bytes, encoding: Element::F32.little_endian() };
+    let stored = StoredCsr { columns: 64, indptr, indices: indices.as_slice().into(), values };
+    Matrix::Sparse(SparseRows::join(vec![SparseFile::new("digits".as_ref(), stored).unwrap()]).unwrap())
 }
 
 /// Runs a search on all hosts and combines their lists.

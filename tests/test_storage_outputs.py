@@ -377,21 +377,6 @@ def test_plain_files_that_are_refused_fail_the_job_and_leave_nothing(far, proxy)
     assert (keys(far), uploads(far)) == ([], [])
 
 
-def test_a_file_that_is_under_way_when_another_is_refused_does_not_stay(far, proxy, weed):
-    refusal = ("status", 403, "<Error><Code>AccessDenied</Code><Message>quota is used up</Message></Error>")
-
-    def fault(request):
-        if request.method != "PUT":
-            return None
-        return refusal if "/model/b" in request.target else ("delay", 1)
-
-    proxy.fault = fault
-    far.run(as_files(job_to(far, [{"a": 10, "b": 10, "c": 10}])), url=proxy.url, expect=10)
-    # It comes as late as the others, and later.
-    weed.client(proxy.url).put_object(Bucket=far.bucket, Key="after", Body=b"")
-    assert keys(far) == ["after"]
-
-
 @pytest.mark.parametrize("where", ["folder", "store"])
 def test_a_job_with_plain_files_that_writes_nothing_or_resumes_is_as_with_an_archive(far, where):
     sizes = [{"a": 10}, {"b": 20}]

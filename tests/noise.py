@@ -131,8 +131,10 @@ class Noise:
         kind = self.chance.random()
         if kind < 0.5:
             method, path, query, headers, body, service = self._json()
-        elif kind < 0.6:
+        elif kind < 0.57:
             method, path, query, headers, body, service = self._form()
+        elif kind < 0.6:
+            return self._presigned(), True
         else:
             method, path, query, headers, body, service = self._s3()
         headers["Host"] = self.host
@@ -167,6 +169,24 @@ class Noise:
         body = urllib.parse.urlencode(fields).encode() if isinstance(fields, dict) else b"%%%=&&a"
         return "POST", "/", "", {"Content-Type": "application/x-www-form-urlencoded"}, garbled(body, self.chance), service
 
+    def _presigned(self):
+        """A form in the query, with its signature; sometimes wrong on purpose."""
+        service, template = self.chance.choice(FORMS)
+        fields = varied(template, self.chance)
+        fields = [(str(name), str(value)) for name, value in fields.items()] if isinstance(fields, dict) else []
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
+        scope = f"{now[:8]}/us-east-1/{service}/aws4_request"
+        fields += [
+            ("X-Amz-Algorithm", "AWS4-HMAC-SHA256"), ("X-Amz-Credential", f"{self.access}/{scope}"), ("X-Amz-Date", now),
+            ("X-Amz-Expires", self.chance.choice(["60", "60", "60", "604800", "0", "-1", "x", ""])), ("X-Amz-SignedHeaders", "host"),
+        ]
+        query = "&".join(sorted(urllib.parse.urlencode(fields, quote_via=urllib.parse.quote).split("&")))
+        canonical = f"GET\n/\n{query}\nhost:{self.host}\n\nhost\n{hashlib.sha256(b'').hexdigest()}"
+        query += f"&X-Amz-Signature={self._signature(now, scope, service, canonical)}"
+        if self.chance.random() < 0.3:
+            query = "".join(letter if 32 < ord(letter) < 127 else "%" for letter in garbled(query.encode(), self.chance).decode("latin-1"))
+        return f"GET /?{query} HTTP/1.1\r\nHost: {self.host}\r\n\r\n".encode("latin-1")
+
     def _s3(self):
         chance = self.chance
         method = chance.choice(["GET", "GET", "GET", "PUT", "PUT", "POST", "DELETE", "HEAD", "PATCH", "OPTIONS"])
@@ -195,13 +215,16 @@ class Noise:
         lines = "".join(f"{name}:{lower[name]}\n" for name in sorted(lower))
         canonical = f"{method}\n{canonical_path}\n{canonical_query}\n{lines}\n{names}\n{hashed}"
         scope = f"{now[:8]}/us-east-1/{service}/aws4_request"
-        digest = hashlib.sha256(canonical.encode("latin-1")).hexdigest()
-        key = self._key(now[:8], service)
-        signature = hmac.new(key, f"AWS4-HMAC-SHA256\n{now}\n{scope}\n{digest}".encode(), hashlib.sha256).hexdigest()
+        signature = self._signature(now, scope, service, canonical)
         said = f"AWS4-HMAC-SHA256 Credential={self.access}/{scope}, SignedHeaders={names}, Signature={signature}"
         if self.chance.random() < 0.03:
             said = garbled(said.encode(), self.chance).decode("latin-1").replace("\r", "").replace("\n", "").replace("\0", "")
         headers["Authorization"] = said
+
+    def _signature(self, now, scope, service, canonical):
+        digest = hashlib.sha256(canonical.encode("latin-1")).hexdigest()
+        text = f"AWS4-HMAC-SHA256\n{now}\n{scope}\n{digest}".encode()
+        return hmac.new(self._key(now[:8], service), text, hashlib.sha256).hexdigest()
 
     def _key(self, date, service):
         if (date, service) not in self._keys:

@@ -197,8 +197,9 @@ def test_a_stop_ends_a_program_that_waits_for_an_object(far, reads):
         return "delay", 3600
 
     reads.more = lambda request: fault(request) if request.is_read else None
-    program = far.yard.sh("cat /opt/ml/input/data/data/a")
-    job = far.yard.job(program, channels=[fast(put(far, a="a"))])
+    # The kernel lets nobody end who waits for a direct read.
+    program = far.yard.sh("dd if=/opt/ml/input/data/data/a of=/dev/null iflag=direct bs=4096")
+    job = far.yard.job(program, channels=[fast(put(far, a="a" * 4096))])
     running = far.yard.start(job, "--grace", "1", "--config", far.config(reads.url), env=far.environment)
     yards.wait_until(lambda: held, "a request")
     running.interrupt()
@@ -243,4 +244,10 @@ def test_without_the_device_fast_files_are_refused_by_name(far):
     running = far.yard.start(job, "--config", far.config(), env=far.environment, before=hidden)
     refused = far.yard.ended(running, expect=2)
     assert f"InputMode FastFile needs {DEVICE}" in refused.stderr
+    assert "data/a" in refused.stderr
+
+
+def test_through_docker_fast_files_of_a_store_are_refused_by_name(far, image_for_docker):
+    refused = far.run(far.yard.job(image_for_docker(), channels=[fast(put(far, a="a"))]), expect=2)
+    assert "InputMode FastFile is not supported for objects of a store" in refused.stderr
     assert "data/a" in refused.stderr

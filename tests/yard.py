@@ -19,7 +19,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-DEADLINE = 60
+DEADLINE = 180
+"""Seconds after which something is taken to hang. What works takes a few, and on a busy machine many times as long."""
 
 # Where GPUs of the machine are described.
 CDI = Path("/etc/cdi")

@@ -1,6 +1,7 @@
 """The endpoint under load: a store of many jobs, many creations, many followers of logs, and its memory over time.
 
     load.py TRAINYARD [--jobs N] [--minutes M] [--followers F] [--moto PYTHON]
+    load.py TRAINYARD --soak MINUTES [--rate R]
 
 Needs botocore (tests/environment). Client and server share the machine. Times are of the exchange alone, without signing.
 """
@@ -266,6 +267,49 @@ async def followers(server, stream, count, seconds):
     print("  resident memory over that time: " + ", ".join(f"{mark:.1f}" for mark in marks) + " MiB", flush=True)
 
 
+def soak(server, image, minutes, rate):
+    """Jobs that run and end, and questions about them, `rate` rounds a second; the memory of the server each minute."""
+    marks, until, rounds, requests = [], time.monotonic() + 60 * minutes, 0, 0
+    connection, begun = http.client.HTTPConnection(server.host), time.monotonic()
+    by_status = {"Resource": "TrainingJob", "MaxResults": 20, "SearchExpression": {
+        "Filters": [{"Name": "TrainingJobStatus", "Operator": "Equals", "Value": "Completed"}]}}
+    while (now := time.monotonic()) < until:
+        if len(marks) <= (now - begun) // 60:
+            marks.append(server.memory())
+            print(f"  after {(now - begun) / 60:4.0f} min: {marks[-1]:.1f} MiB, {rounds} jobs, {requests} requests", flush=True)
+        name = f"soak-{rounds}"
+        before = f"soak-{max(0, rounds - 10)}"
+        for target, body in [
+            ("SageMaker.CreateTrainingJob", request(name, image)),
+            ("SageMaker.DescribeTrainingJob", {"TrainingJobName": name}),
+            ("SageMaker.ListTrainingJobs", {"MaxResults": 20}),
+            ("SageMaker.ListTrainingJobs", {"NameContains": before}),
+            ("SageMaker.Search", by_status),
+            ("Logs_20140328.DescribeLogStreams", {"logGroupName": GROUP, "logStreamNamePrefix": f"{before}/"}),
+        ]:
+            _, status, content = server.call(connection, target, body)
+            assert status == 200, content
+            requests += 1
+        rounds += 1
+        # A signature is good for a quarter of an hour, so none is made before its time.
+        time.sleep(max(0.0, begun + rounds / rate - time.monotonic()))
+    marks.append(server.memory())
+    took = time.monotonic() - begun
+    print(f"  {took / 60:.1f} min, {rounds} jobs, {requests} requests: {marks[0]:.1f} MiB at first, {marks[-1]:.1f} at the end, "
+          f"{max(marks):.1f} at most, {statistics.median(marks[len(marks) // 2:]):.1f} in the middle of the second half", flush=True)
+
+
+def soaked(binary, minutes, rate):
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        program = Path(folder) / "train"
+        program.write_text("#!/bin/sh\necho a line of the log\n")
+        program.chmod(0o755)
+        server = Trainyard(binary, folder)
+        server.start(free_port())
+        soak(server, f"host:{program}", minutes, rate)
+        server.stop()
+
+
 def ended(server, name):
     while (status := described(server, name).get("TrainingJobStatus")) not in ("Completed", "Failed", "Stopped"):
         time.sleep(0.05)
@@ -280,10 +324,14 @@ def main():
     parser.add_argument("--followers", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--moto", help="a Python with moto[server]")
+    parser.add_argument("--soak", type=float, help="only watch the memory for so many minutes under a small load")
+    parser.add_argument("--rate", type=float, default=1, help="rounds a second of that load, a job in each")
     given = parser.parse_args()
     version = subprocess.run([given.binary, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     digest = hashlib.sha256(Path(given.binary).read_bytes()).hexdigest()[:12]
     print(f"{version} ({digest}), {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
+    if given.soak:
+        return soaked(given.binary, given.soak, given.rate)
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         program = Path(folder) / "train"
         program.write_text('#!/bin/sh\n[ "$LONG" ] || exit 0\nwhile :; do echo "a line of the log $(date +%s%N)"; sleep 0.2; done\n')
@@ -322,6 +370,7 @@ def main():
         server.stop()
     if given.moto:
         beside_moto(given, ours, rate, image)
+    return None
 
 
 def beside_moto(given, ours, rate, image):

@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::explain::chain;
 use crate::instance::objects::ObjectError;
 use crate::network::receive;
-use crate::plan::ChannelPlan;
+use crate::plan::{ChannelPlan, InstancePlan};
 use crate::storage::Stores;
 
 mod ahead;
@@ -88,7 +88,8 @@ impl FastFiles {
     ///
     /// # Errors
     /// The objects make no tree, or the system refuses threads.
-    pub(crate) fn serve(channels: &[ChannelPlan], stores: Stores) -> Result<Self, FastFileError> {
+    pub(crate) fn serve(plan: &InstancePlan, stores: Stores) -> Result<Self, FastFileError> {
+        let channels = &plan.channels;
         let (sender, unread) = unbounded_channel();
         let mut files = Self { runtime: None, door: None, unread, named: HashSet::new(), reason: None };
         if !channels.iter().any(ChannelPlan::is_fetched_when_read) {
@@ -97,7 +98,7 @@ impl FastFiles {
         let threads = available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
         let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
         let shared = Shared {
-            blocks: Arc::new(Blocks::new(stores, HELD)),
+            blocks: Arc::new(Blocks::new(stores, plan.storage.clone(), HELD)),
             runtime: runtime.handle().clone(),
             unread: sender.clone(),
         };

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::{Bytes, BytesMut};
 use tokio::sync::{Semaphore, watch};
 
-use crate::plan::ObjectPlan;
-use crate::storage::{StorageError, Stores};
+use crate::instance::Cache;
+use crate::plan::{ObjectPlan, StoragePlan};
+use crate::storage::{Chunks, ObjectSource, StorageError, Stores};
 
 /// What is fetched at least, in bytes: what the kernel asks for at once of who reads on.
 pub(super) const BLOCK: u64 = 128 << 10;
@@ -42,6 +43,7 @@ type Key = (usize, u64);
 /// Blocks of objects.
 pub(super) struct Blocks {
     stores: Stores,
+    storage: StoragePlan,
     /// In bytes.
     limit: u64,
     connections: Semaphore,
@@ -66,8 +68,8 @@ struct Slot {
 
 impl Blocks {
     /// At most `limit` bytes are held.
-    pub(super) fn new(stores: Stores, limit: u64) -> Self {
-        Self { stores, limit, connections: Semaphore::new(CONNECTIONS), held: Mutex::default() }
+    pub(super) fn new(stores: Stores, storage: StoragePlan, limit: u64) -> Self {
+        Self { stores, storage, limit, connections: Semaphore::new(CONNECTIONS), held: Mutex::default() }
     }
 
     /// In bytes.
@@ -143,7 +145,10 @@ impl Blocks {
     async fn fill(&self, object: &ObjectPlan, run: &mut Run) -> Result<(), BlockError> {
         let _permit = self.connections.acquire().await.map_err(|_| BlockError::Broken)?;
         let range = run.first * BLOCK..(run.end() * BLOCK).min(object.size);
-        let mut chunks = self.stores.chunks(&object.source, range).await?;
+        let mut chunks = match self.fetched_before(object, range.clone()).await {
+            Some(chunks) => chunks,
+            None => self.stores.chunks(&object.source, range).await?,
+        };
         let mut gathered = BytesMut::new();
         while !run.senders.is_empty() {
             let Some(chunk) = chunks.next().await? else { return Err(BlockError::Broken) };
@@ -151,6 +156,16 @@ impl Blocks {
             run.deliver(object.size, &mut gathered);
         }
         Ok(())
+    }
+
+    /// The same range of the file that a channel in File mode has left in the machine's cache, if it is there.
+    async fn fetched_before(&self, object: &ObjectPlan, range: Range<u64>) -> Option<Chunks> {
+        let entry = Cache::of(&self.storage)?.entry_of(object, &self.storage)?;
+        if !entry.is_there() {
+            return None;
+        }
+        // It may be removed at this moment, which only means that it is fetched.
+        self.stores.chunks(&ObjectSource::File(entry.path().to_owned()), range).await.ok()
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {

@@ -17,7 +17,8 @@ use fs_err as fs;
 use rustix::fs::{FlockOperation, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, flock, futimens};
 use sha2::{Digest, Sha256};
 
-use crate::storage::StoreAddress;
+use crate::plan::{ObjectPlan, StoragePlan};
+use crate::storage::{ObjectSource, StoreAddress};
 
 /// A folder of objects that were fetched.
 #[derive(Clone, Debug)]
@@ -46,6 +47,17 @@ impl Cache {
     /// The folder is made when it is needed; `limit` is in bytes.
     pub fn new(folder: PathBuf, limit: u64) -> Self {
         Self { folder, limit }
+    }
+
+    /// The one that a plan names.
+    pub(crate) fn of(storage: &StoragePlan) -> Option<Self> {
+        storage.cache.as_ref().map(|cache| Self::new(cache.folder.clone(), cache.limit))
+    }
+
+    /// Where an object of a store is kept, if it may be kept.
+    pub(crate) fn entry_of(&self, object: &ObjectPlan, storage: &StoragePlan) -> Option<Entry> {
+        let ObjectSource::Store { bucket, key, etag } = &object.source else { return None };
+        self.entry(storage.stores.get(bucket)?, [bucket, key, etag], object.size)
     }
 
     /// Where an object is kept; none for one that is too large, or that could change without a trace.

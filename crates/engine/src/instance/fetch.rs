@@ -50,7 +50,7 @@ pub(crate) fn fetch_all(
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.map_err(ObjectError::Broken)?;
     let stores = Stores::new(Buckets::in_stores(storage.stores.clone()), credentials.clone()).patient();
-    let cache = storage.cache.as_ref().map(|cache| Cache::new(cache.folder.clone(), cache.limit));
+    let cache = Cache::of(storage);
     let fetch = Fetch {
         stores,
         cache,
@@ -120,8 +120,7 @@ impl Fetch {
     }
 
     fn entry(&self, object: &ObjectPlan) -> Option<Entry> {
-        let ObjectSource::Store { bucket, key, etag } = &object.source else { return None };
-        self.cache.as_ref()?.entry(self.storage.stores.get(bucket)?, [bucket, key, etag], object.size)
+        self.cache.as_ref()?.entry_of(object, &self.storage)
     }
 
     async fn one(self: Arc<Self>, object: ObjectPlan) -> Result<(), ObjectError> {

@@ -84,7 +84,7 @@ async fn train_confined(
     reports: &mut Reports,
 ) -> io::Result<Trained> {
     let pipes = Pipes::serve(&scene.plan.channels, &scene.stores(), &scene.scratch.channels())?;
-    let mut files = match FastFiles::serve(&scene.plan.channels, scene.stores()) {
+    let mut files = match FastFiles::serve(scene.plan, scene.stores()) {
         Ok(files) => files,
         Err(error) => return Ok(Trained::Starved { explanation: chain(&error) }),
     };

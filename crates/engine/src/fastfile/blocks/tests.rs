@@ -3,17 +3,20 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 
 use super::*;
-use crate::storage::{Buckets, StoreCredentials};
+use crate::plan::CachePlan;
+use crate::storage::{Buckets, StoreAddress, StoreCredentials};
 
 fn bytes(count: usize) -> Vec<u8> {
     (0..count).map(|at| (at / 3 + at / 70_000) as u8).collect()
 }
 
 fn blocks(limit: u64) -> Arc<Blocks> {
-    Arc::new(Blocks::new(
-        Stores::new(Buckets::in_stores(Default::default()), StoreCredentials::default()),
-        limit,
-    ))
+    in_cache(StoragePlan::default(), limit)
+}
+
+fn in_cache(storage: StoragePlan, limit: u64) -> Arc<Blocks> {
+    let buckets = Buckets::in_stores(storage.stores.clone());
+    Arc::new(Blocks::new(Stores::new(buckets, StoreCredentials::default()), storage, limit))
 }
 
 fn wanted(number: usize, path: PathBuf, size: u64) -> Wanted {
@@ -108,4 +111,28 @@ fn who_reads_again_after_an_error_is_not_given_the_old_one() {
         fs_err::write(&path, &content).unwrap();
         assert_eq!(read().await.unwrap(), content);
     });
+}
+
+#[test]
+fn what_another_job_has_fetched_is_not_fetched_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let content = bytes(300_000);
+    let stores = [("bucket".to_owned(), StoreAddress::default())].into();
+    let cache = CachePlan { folder: folder.path().to_owned(), limit: 1 << 20 };
+    let storage = StoragePlan { stores, cache: Some(cache) };
+    let source = ObjectSource::Store { bucket: "bucket".into(), key: "key".into(), etag: "\"e\"".into() };
+    let object = ObjectPlan { source, relative: "key".into(), size: 300_000 };
+    let entry = Cache::of(&storage).unwrap().entry_of(&object, &storage).unwrap();
+    let file = entry.begin().unwrap().unwrap();
+    std::io::Write::write_all(&mut file.file(), &content).unwrap();
+    entry.finish(&file).unwrap();
+    let wanted = Wanted { number: 0, object: Arc::new(object) };
+    let read = |blocks: Arc<Blocks>| {
+        let wanted = wanted.clone();
+        runtime().block_on(async move { blocks.read(&wanted, 1000..299_000, 0..0).await })
+    };
+    let elsewhere = StoragePlan { cache: None, ..storage.clone() };
+    // Nobody is asked: there are no credentials for it.
+    assert_eq!(read(in_cache(storage, 0)).unwrap(), content[1000..299_000]);
+    read(in_cache(elsewhere, 0)).unwrap_err();
 }

@@ -357,3 +357,11 @@ def test_jobs_of_the_endpoint_read_from_a_third_partys_store(far):
     ended = yards.Ended(0, "", "", far.yard, 0)
     assert json.loads(ended.files(archive)["algo-1.json"]) == expected
     endpoint.stop()
+
+
+def test_a_store_whose_protocol_was_not_built_in_is_told_with_what_is_missing(yard):
+    job = yard.job(yard.sh("exit 1"), channels=[yards.channel("in", "s3://models/in/")])
+    for kind, store_name in [("gcs", "Google Cloud Storage"), ("azure", "Azure Blob Storage")]:
+        config = yard.file("config.toml", f"[storage.bucket.models]\nkind = '{kind}'\n")
+        error = yard.refused(job, "--config", config)
+        assert store_name in error and f"--features {kind}" in error, error

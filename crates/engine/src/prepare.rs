@@ -23,7 +23,7 @@ use crate::plan::{
     wants_accelerators,
 };
 use crate::spec::{Capabilities, TrainingJobSpec, Unsupported, Violations, priority, unsupported};
-use crate::storage::{Buckets, Location, ObjectSource, StorageError, StoreCredentials, Stores};
+use crate::storage::{Buckets, Location, ObjectSource, StorageError, StoreCredentials, StoreKind, Stores};
 use crate::wire::CreateTrainingJobRequest;
 use trainyard_toolkit::contract::host_name;
 
@@ -121,6 +121,14 @@ pub enum PrepareError {
          the output go to a store"
     )]
     Encryption(String),
+    /// A store that knows no such keys.
+    #[error("OutputDataConfig.KmsKeyId: {uri} is in {store}, which knows no such keys; leave the key out")]
+    KeyOfOther {
+        /// Of the output.
+        uri: String,
+        /// What people call the store.
+        store: String,
+    },
     /// The store does not let the artifacts in.
     #[error("OutputDataConfig.S3OutputPath {uri}: nothing can be written there")]
     OutputRefused {
@@ -190,12 +198,15 @@ impl Checked {
     }
 
     /// Tries whether a store will let the artifacts in: an upload is begun and given up, of which nobody sees
-    /// anything. Of a folder that is known before.
+    /// anything. Of a folder that is known before; of a store that does not speak S3 it can't be known unseen.
     ///
     /// # Errors
     /// It will not.
     pub async fn try_output(&self, machine: &Machine) -> Result<(), PrepareError> {
         let OutputPlace::Store(store) = &self.output else { return Ok(()) };
+        if store.address.kind != StoreKind::S3 {
+            return Ok(());
+        }
         let stores = Stores::new(machine.buckets.clone(), machine.credentials.clone());
         let uri = self.spec.output.uri.to_string();
         let refused = |source| PrepareError::OutputRefused { uri: uri.clone(), source: Box::new(source) };
@@ -335,6 +346,10 @@ fn output_place(spec: &TrainingJobSpec, machine: &Machine) -> Result<OutputPlace
         Location::Store { bucket, key } => {
             let unknown = || PrepareError::Output(StorageError::UnknownBucket { bucket: bucket.clone() });
             let address = machine.buckets.store(&bucket).ok_or_else(unknown)?.clone();
+            if kms_key.is_some() && address.kind != StoreKind::S3 {
+                let (uri, store) = (spec.output.uri.to_string(), address.name().to_owned());
+                return Err(PrepareError::KeyOfOther { uri, store });
+            }
             let prefix = key.trim_end_matches('/').to_owned();
             Ok(OutputPlace::Store(StoreOutput { bucket, prefix, address, kms_key }))
         }

@@ -1,4 +1,4 @@
-//! Where objects are: in folders of this machine, where objects are files, and in stores that speak S3.
+//! Where objects are: in folders of this machine, where objects are files, and in stores, most of which speak S3.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,10 +11,11 @@ use crate::spec::{ObjectUri, Place};
 mod address;
 mod credentials;
 mod folder;
+mod foreign;
 mod s3;
 mod stores;
 
-pub use address::{AddressError, StoreAddress};
+pub use address::{AddressError, StoreAddress, StoreKind};
 pub use credentials::{CredentialsError, StoreCredentials};
 pub use s3::{Refusal, StoreError};
 pub use stores::{Bytes, Chunks, Stores, Upload, Written, read_range};

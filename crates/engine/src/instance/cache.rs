@@ -18,7 +18,7 @@ use rustix::fs::{FlockOperation, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, fl
 use sha2::{Digest, Sha256};
 
 use crate::plan::{ObjectPlan, StoragePlan};
-use crate::storage::{ObjectSource, StoreAddress};
+use crate::storage::{ObjectSource, StoreAddress, StoreKind};
 
 /// A folder of objects that were fetched.
 #[derive(Clone, Debug)]
@@ -71,7 +71,12 @@ impl Cache {
             return None;
         }
         let mut hash = Sha256::new();
-        for part in [store.endpoint.as_deref().unwrap_or_default(), bucket, key, etag] {
+        let place = match store.kind {
+            StoreKind::S3 => store.endpoint.clone().unwrap_or_default(),
+            // Azure has containers of the same name in each account.
+            _ => format!("{} {}", store.name(), store.account.as_deref().unwrap_or_default()),
+        };
+        for part in [&*place, bucket, key, etag] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }

@@ -2,10 +2,36 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A store that speaks S3: where it is, but nothing that is secret. Plans hold it.
+/// What a store speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StoreKind {
+    /// What most of them speak.
+    #[default]
+    S3,
+    /// Google Cloud Storage, in its own protocol.
+    Gcs,
+    /// Azure Blob Storage.
+    Azure,
+}
+
+impl StoreKind {
+    /// The word of configuration files, and the feature that a build needs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::S3 => "s3",
+            Self::Gcs => "gcs",
+            Self::Azure => "azure",
+        }
+    }
+}
+
+/// A store: where it is, but nothing that is secret. Plans hold it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StoreAddress {
+    /// What it speaks.
+    pub kind: StoreKind,
     /// `http://` or `https://`, host, port and perhaps a path; Amazon's own, by the region, when absent.
     pub endpoint: Option<String>,
     /// When absent it is what the credentials' source says, else `us-east-1`.
@@ -16,6 +42,8 @@ pub struct StoreAddress {
     pub profile: Option<String>,
     /// Whether requests are not signed, as public buckets allow.
     pub anonymous: bool,
+    /// Azure's storage account; what the environment says when absent. Buckets are its containers.
+    pub account: Option<String>,
 }
 
 /// An address that leads nowhere.
@@ -26,6 +54,14 @@ pub enum AddressError {
     Endpoint {
         /// As given.
         endpoint: String,
+    },
+    /// A setting that means nothing there.
+    #[error("{setting} is not known of a store of kind {kind:?}")]
+    Setting {
+        /// Its name.
+        setting: &'static str,
+        /// What the store speaks.
+        kind: &'static str,
     },
 }
 
@@ -60,9 +96,33 @@ impl StoreAddress {
         })
     }
 
+    /// Whether all settings mean something for a store of this kind.
+    ///
+    /// # Errors
+    ///
+    /// One does not, or the endpoint is no URL.
+    pub fn check(&self) -> Result<(), AddressError> {
+        self.bucket_url("bucket", "region")?;
+        let speaks_s3 = self.kind == StoreKind::S3;
+        let settings = [
+            ("region", !speaks_s3 && self.region.is_some()),
+            ("path_style", !speaks_s3 && self.path_style.is_some()),
+            ("profile", !speaks_s3 && self.profile.is_some()),
+            ("account", self.kind != StoreKind::Azure && self.account.is_some()),
+        ];
+        match settings.into_iter().find(|(_, is_odd)| *is_odd) {
+            Some((setting, _)) => Err(AddressError::Setting { setting, kind: self.kind.as_str() }),
+            None => Ok(()),
+        }
+    }
+
     /// What people call the store.
     pub fn name(&self) -> &str {
-        self.endpoint.as_deref().unwrap_or("Amazon S3")
+        self.endpoint.as_deref().unwrap_or(match self.kind {
+            StoreKind::S3 => "Amazon S3",
+            StoreKind::Gcs => "Google Cloud Storage",
+            StoreKind::Azure => "Azure Blob Storage",
+        })
     }
 }
 

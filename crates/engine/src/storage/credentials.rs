@@ -81,14 +81,22 @@ const PASSED_ON: [&str; 8] = [
 const DEFAULT_REGION: &str = "us-east-1";
 
 impl StoreCredentials {
-    /// Keeps of the environment what begins with `AWS_`. `home` is where `.aws` lies.
+    /// Keeps of the environment what begins with `AWS_`, `GOOGLE_` or `AZURE_`. `home` is where `.aws` lies.
     pub fn new(variables: impl IntoIterator<Item = (String, String)>, home: Option<PathBuf>) -> Self {
-        let known = |(name, value): &(String, String)| name.starts_with("AWS_") && !value.is_empty();
+        let ours = |name: &str| ["AWS_", "GOOGLE_", "AZURE_"].iter().any(|prefix| name.starts_with(prefix));
+        let known = |(name, value): &(String, String)| ours(name) && !value.is_empty();
         Self { variables: variables.into_iter().filter(known).collect(), home }
     }
 
     fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str)
+    }
+
+    /// Variables whose names begin so, with their values.
+    #[cfg(any(feature = "gcs", feature = "azure"))]
+    pub(super) fn starting_with(&self, prefix: &'static str) -> impl Iterator<Item = (&str, &str)> {
+        let variables = self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        variables.filter(move |(name, _)| name.starts_with(prefix))
     }
 
     /// Finds who signs requests to a store: the profile that the address names; else what the environment's

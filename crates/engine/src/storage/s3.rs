@@ -69,6 +69,32 @@ pub enum StoreError {
         /// Why not.
         source: object_store::Error,
     },
+    /// Its protocol is not part of this build.
+    #[error("this build of Trainyard can't speak to {store}: build it with --features {feature}")]
+    NotBuilt {
+        /// The store.
+        store: String,
+        /// Of Cargo.
+        feature: &'static str,
+    },
+    /// Something that only stores have that speak S3.
+    #[error("{bucket}: {store} does not speak S3")]
+    NotS3 {
+        /// The bucket.
+        bucket: String,
+        /// The store.
+        store: String,
+    },
+    /// A store that speaks another protocol says no, or can't be reached.
+    #[error("{what}: {store}")]
+    Foreign {
+        /// What was wanted.
+        what: String,
+        /// The store.
+        store: String,
+        /// What happened.
+        source: Box<object_store::Error>,
+    },
     /// It does not answer.
     #[error("{what}: {store} does not answer")]
     Unreachable {

@@ -11,8 +11,9 @@ use object_store::ClientOptions;
 use object_store::client::{HttpConnector, ReqwestConnector};
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
+use super::foreign::{Foreign, ForeignChunks};
 use super::s3::Bucket;
-use super::{Buckets, ObjectSource, StorageError, StoreAddress, StoreCredentials, StoreError};
+use super::{Buckets, ObjectSource, StorageError, StoreAddress, StoreCredentials, StoreError, StoreKind};
 
 mod download;
 mod head;
@@ -32,7 +33,14 @@ struct Shared {
     buckets: Buckets,
     credentials: StoreCredentials,
     tries: u32,
-    open: Mutex<HashMap<String, Arc<Bucket>>>,
+    open: Mutex<HashMap<String, Opened>>,
+}
+
+/// A bucket that can be asked.
+#[derive(Clone)]
+enum Opened {
+    S3(Arc<Bucket>),
+    Foreign(Arc<Foreign>),
 }
 
 /// While a person waits for the answer.
@@ -65,15 +73,39 @@ impl Stores {
         Self { shared: Arc::new(shared) }
     }
 
+    /// A bucket of a store that speaks S3.
     pub(super) fn bucket(&self, name: &str) -> Result<Arc<Bucket>, StorageError> {
+        match self.opened(name)? {
+            Opened::S3(bucket) => Ok(bucket),
+            Opened::Foreign(foreign) => {
+                let (bucket, store) = (name.to_owned(), foreign.store().to_owned());
+                Err(StoreError::NotS3 { bucket, store }.into())
+            }
+        }
+    }
+
+    /// A bucket of a store that speaks something else; none if it speaks S3.
+    pub(super) fn foreign(&self, name: &str) -> Result<Option<Arc<Foreign>>, StorageError> {
+        match self.opened(name)? {
+            Opened::S3(_) => Ok(None),
+            Opened::Foreign(foreign) => Ok(Some(foreign)),
+        }
+    }
+
+    fn opened(&self, name: &str) -> Result<Opened, StorageError> {
         let mut open = self.shared.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bucket) = open.get(name) {
-            return Ok(Arc::clone(bucket));
+            return Ok(bucket.clone());
         }
         let unknown = || StorageError::UnknownBucket { bucket: name.to_owned() };
         let address = self.shared.buckets.store(name).ok_or_else(unknown)?;
-        let bucket = Arc::new(self.open(name, address)?);
-        open.insert(name.to_owned(), Arc::clone(&bucket));
+        let bucket = match address.kind {
+            StoreKind::S3 => Opened::S3(Arc::new(self.open(name, address)?)),
+            StoreKind::Gcs | StoreKind::Azure => {
+                Opened::Foreign(Arc::new(Foreign::open(name, address, &self.shared.credentials)?))
+            }
+        };
+        open.insert(name.to_owned(), bucket.clone());
         Ok(bucket)
     }
 
@@ -125,6 +157,9 @@ impl Stores {
                 Source::File { file: Box::new(file), left: range.end.saturating_sub(range.start), name }
             }
             ObjectSource::Store { bucket, key, etag } => {
+                if let Some(foreign) = self.foreign(bucket)? {
+                    return Ok(Chunks(Source::Foreign(foreign.range(key, etag, range).await?)));
+                }
                 let bucket = self.bucket(bucket)?;
                 Source::Store(Download::new(bucket, key.clone(), etag.clone(), range))
             }
@@ -138,6 +173,7 @@ pub struct Chunks(Source);
 enum Source {
     File { file: Box<tokio::fs::File>, left: u64, name: String },
     Store(Download),
+    Foreign(ForeignChunks),
 }
 
 impl Chunks {
@@ -145,7 +181,7 @@ impl Chunks {
     pub fn etag_may_be_md5(&self) -> bool {
         match &self.0 {
             Source::Store(download) => download.etag_may_be_md5(),
-            Source::File { .. } => false,
+            Source::File { .. } | Source::Foreign(_) => false,
         }
     }
 
@@ -157,6 +193,7 @@ impl Chunks {
     pub async fn next(&mut self) -> Result<Option<Bytes>, StorageError> {
         match &mut self.0 {
             Source::Store(download) => Ok(download.next().await?),
+            Source::Foreign(chunks) => chunks.next().await,
             Source::File { left: 0, .. } => Ok(None),
             Source::File { file, left, name } => {
                 let mut buffer =

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use serde::Deserialize;
-use trainyard_engine::storage::StoreAddress;
+use trainyard_engine::storage::{StoreAddress, StoreKind};
 
 use super::Origin;
 use super::file::File;
@@ -71,10 +71,11 @@ impl Storage {
             Some(Others::Aws) => Some(()),
             None => endpoint.as_ref().map(|_| ()),
         };
-        let address = StoreAddress { endpoint, region, path_style, profile, anonymous };
+        let address =
+            StoreAddress { endpoint, region, path_style, profile, anonymous, ..StoreAddress::default() };
         let named = bucket.iter().map(|(name, address)| (format!("[storage.bucket.{name}]"), address));
         for (place, address) in named.chain([("[storage]".to_owned(), &address)]) {
-            address.bucket_url("bucket", "region").with_context(|| format!("configuration file, {place}"))?;
+            address.check().with_context(|| format!("configuration file, {place}"))?;
         }
         let cache = file.settings.cache.max.as_deref().map(bytes).transpose();
         let cache = cache.context("configuration file, [cache] max")?;
@@ -113,13 +114,14 @@ impl Storage {
 
 /// What is said of a store.
 fn address_lines(address: &StoreAddress) -> Vec<String> {
-    let StoreAddress { endpoint, region, path_style, profile, anonymous } = address;
-    let texts = [("endpoint", endpoint), ("region", region), ("profile", profile)];
+    let StoreAddress { kind, endpoint, region, path_style, profile, anonymous, account } = address;
+    let texts = [("endpoint", endpoint), ("region", region), ("profile", profile), ("account", account)];
     let texts =
         texts.into_iter().filter_map(|(name, text)| Some(format!("{name} = {}", quoted(text.as_ref()?))));
     let path_style = path_style.map(|path_style| format!("path_style = {path_style}"));
     let anonymous = anonymous.then(|| "anonymous = true".to_owned());
-    texts.chain(path_style).chain(anonymous).collect()
+    let kind = (*kind != StoreKind::S3).then(|| format!("kind = {}", quoted(kind.as_str())));
+    kind.into_iter().chain(texts).chain(path_style).chain(anonymous).collect()
 }
 
 /// A basic string of TOML; its escapes are those of JSON.
@@ -198,6 +200,8 @@ mod tests {
         let table = [
             ("[storage.bucket.b]\nendpoint = 'h:1'", vec!["storage.bucket.b", "h:1"]),
             ("[storage]\nendpoint = ''", vec!["[storage]", "http://HOST"]),
+            ("[storage.bucket.b]\nkind = 'gcs'\nregion = 'x'", vec!["storage.bucket.b", "region", "gcs"]),
+            ("[storage.bucket.b]\naccount = 'x'", vec!["account", "s3"]),
             ("[cache]\nmax = 'much'", vec!["[cache] max", "much"]),
             ("[storage]\nsecret = 'x'", vec!["secret", "endpoint", "line 2"]),
         ];

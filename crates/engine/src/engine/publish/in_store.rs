@@ -5,14 +5,14 @@ use tokio::task::{JoinError, spawn_blocking};
 
 use super::archives;
 use super::tree::{self, TreeError};
-use crate::artifact::{CombineError, Combined, HostPart, Segment, UploadPart, assemble};
+use crate::artifact::{CombineError, Combined, HostPart, PartFile, Segment, UploadPart, assemble, combine};
 use crate::engine::Engine;
 use crate::explain::chain;
 use crate::job::{Event, Published};
 use crate::plan::{OutputPlace, OutputPlan, StoreOutput};
 use crate::run::{RunDirectory, RunDirectoryError, Uploads};
 use crate::spec::OutputCompression;
-use crate::storage::{Buckets, StorageError, Stores, Upload, Written, read_range};
+use crate::storage::{Buckets, StorageError, StoreKind, Stores, Upload, Written, read_range};
 
 /// The parts of all instances, in host order, and how many hosts there are.
 pub(in crate::engine) struct StoreParts {
@@ -51,15 +51,19 @@ fn impatient(engine: &Engine, output: &StoreOutput) -> Stores {
     Stores::new(Buckets::in_stores(addresses), engine.credentials.clone())
 }
 
-/// Begins the uploads of an attempt, unless they have been begun.
+/// Begins the uploads of an attempt, unless they have been begun. There are none in stores that do not speak S3: their
+/// uploads don't take the parts of several instances.
 pub(in crate::engine) async fn begin(
     stores: &Stores,
     output: &StoreOutput,
     form: OutputCompression,
     run: &RunDirectory,
-) -> Result<Uploads, StoreOutputError> {
+) -> Result<Option<Uploads>, StoreOutputError> {
+    if output.address.kind != StoreKind::S3 {
+        return Ok(None);
+    }
     if let Some(uploads) = run.uploads()? {
-        return Ok(uploads);
+        return Ok(Some(uploads));
     }
     let begin = async |name: String| {
         stores.begin(&output.bucket, &output.key(&name), output.kms_key.as_deref()).await
@@ -70,7 +74,7 @@ pub(in crate::engine) async fn begin(
     };
     let uploads = Uploads { model, output: begin(form.output_archive()).await? };
     run.write_uploads(&uploads)?;
-    Ok(uploads)
+    Ok(Some(uploads))
 }
 
 /// Gives up what of the uploads of an attempt has not been completed.
@@ -107,7 +111,9 @@ async fn complete_all(
 ) -> Result<Published, StoreOutputError> {
     let OutputPlace::Store(place) = &output.place else { return Ok(Published::default()) };
     let stores = stores(engine, place);
-    let uploads = begin(&stores, place, output.model, run).await?;
+    let Some(uploads) = begin(&stores, place, output.model, run).await? else {
+        return whole(&stores, parts, (place, output), run).await;
+    };
     let StoreParts { model, output: other, hosts } = parts;
     let model = match &uploads.model {
         Some(upload) => complete(&stores, upload, model, hosts).await?,
@@ -118,6 +124,39 @@ async fn complete_all(
     };
     let other = complete(&stores, &uploads.output, other, hosts).await?;
     Ok(super::published(model, other, output))
+}
+
+/// Joins the parts on this machine and sends the archives from here.
+async fn whole(
+    stores: &Stores,
+    parts: StoreParts,
+    (place, output): (&StoreOutput, &OutputPlan),
+    run: &RunDirectory,
+) -> Result<Published, StoreOutputError> {
+    let files = |parts: Vec<HostPart>| parts.into_iter().map(|part| part.part).collect::<Vec<_>>();
+    let model = match output.model {
+        OutputCompression::None => tree::in_store(stores, files(parts.model), place, run).await?,
+        form => put_whole(stores, files(parts.model), (place, form.model_archive()), run).await?,
+    };
+    let other = (place, output.model.output_archive());
+    let other = put_whole(stores, files(parts.output), other, run).await?;
+    Ok(super::published(model, other, output))
+}
+
+async fn put_whole(
+    stores: &Stores,
+    parts: Vec<PartFile>,
+    (place, name): (&StoreOutput, String),
+    run: &RunDirectory,
+) -> Result<Combined, StoreOutputError> {
+    let file = run.root().join(&name);
+    let destination = file.clone();
+    let combined = spawn_blocking(move || combine(&parts, &destination)).await??;
+    if combined.bytes.is_some() {
+        stores.put_file(&place.bucket, &place.key(&name), &file, None).await?;
+        fs::remove_file(&file)?;
+    }
+    Ok(combined)
 }
 
 /// Completes one upload, or gives it up if nobody has packed anything.

@@ -5,7 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::task::{JoinError, spawn_blocking};
 
 use crate::artifact::{Combined, PartFile, RemoveError, Tree, UnpackError, remove_tree, unpack};
@@ -123,8 +124,19 @@ async fn put_all(
         let (stores, place) = (stores.clone(), place.clone());
         async move { stores.put_file(&place.bucket, &place.key(&name), &path, place.kms_key.as_deref()).await }
     };
-    let putting = stream::iter(files.into_iter().map(put)).buffer_unordered(REQUESTS);
-    Ok(putting.try_collect().await?)
+    let mut left = files.into_iter().map(put);
+    let mut putting: FuturesUnordered<_> = left.by_ref().take(REQUESTS).collect();
+    let mut all = Ok(());
+    // What is under way when one is refused is waited for: the store might show it after all has been removed.
+    while let Some(done) = putting.next().await {
+        if all.is_ok() {
+            all = done;
+        }
+        if all.is_ok() {
+            putting.extend(left.next());
+        }
+    }
+    Ok(all?)
 }
 
 /// The parts as files, in a folder that is made anew.

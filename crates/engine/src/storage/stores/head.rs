@@ -14,6 +14,9 @@ impl Stores {
         bucket: &str,
         key: &str,
     ) -> Result<Option<Object>, StorageError> {
+        if let Some(foreign) = self.foreign(bucket)? {
+            return foreign.head(key).await;
+        }
         let bucket = self.bucket(bucket)?;
         let call = Call {
             method: Method::HEAD,

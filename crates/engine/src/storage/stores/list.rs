@@ -55,6 +55,9 @@ impl Stores {
         bucket: &str,
         prefix: &str,
     ) -> Result<Vec<Object>, StorageError> {
+        if let Some(foreign) = self.foreign(bucket)? {
+            return foreign.list(prefix).await;
+        }
         let listing = Arc::new(Listing { bucket: self.bucket(bucket)?, pages: Semaphore::new(PAGES) });
         let mut objects = listing.all(prefix.to_owned()).await?;
         objects.sort_by(|a, b| a.key.as_bytes().cmp(b.key.as_bytes()));

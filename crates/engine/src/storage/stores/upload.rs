@@ -9,7 +9,7 @@ use http::{HeaderName, Method};
 use serde::Deserialize;
 
 use super::super::s3::{Bucket, Call, Patience, header};
-use super::super::{Object, StorageError, StoreError};
+use super::super::{Object, ObjectSource, StorageError, StoreError};
 use super::{Bytes, Stores};
 
 /// An upload in parts that has begun.
@@ -194,6 +194,13 @@ impl Stores {
     /// # Errors
     /// The store refuses or can't be reached.
     pub async fn written(&self, bucket: &str, key: &str) -> Result<Option<Written>, StorageError> {
+        if self.foreign(bucket)?.is_some() {
+            let found = self.head(bucket, key).await?;
+            return Ok(found.and_then(|object| match object.source {
+                ObjectSource::Store { etag, .. } => Some(Written { etag, size: object.size }),
+                ObjectSource::File(_) => None,
+            }));
+        }
         let store = self.bucket(bucket)?;
         let (key, query, headers) = (Some(key), Vec::new(), Vec::new());
         let call = Call { method: Method::HEAD, key, query, headers, body: Bytes::new() };
@@ -211,6 +218,9 @@ impl Stores {
     /// # Errors
     /// The store refuses or can't be reached.
     pub async fn delete(&self, bucket: &str, key: &str) -> Result<(), StorageError> {
+        if let Some(foreign) = self.foreign(bucket)? {
+            return foreign.delete(key).await;
+        }
         let store = self.bucket(bucket)?;
         let (key, query, headers) = (Some(key), Vec::new(), Vec::new());
         let deleted =
@@ -230,6 +240,9 @@ impl Stores {
         let objects = self.list(bucket, prefix).await?;
         let deleting = stream::iter(objects.into_iter().map(delete)).buffer_unordered(DELETES);
         deleting.try_collect::<()>().await?;
+        if self.foreign(bucket)?.is_some() {
+            return Ok(());
+        }
         self.abort_those(bucket, prefix, |key| key.starts_with(prefix)).await
     }
 
@@ -244,6 +257,9 @@ impl Stores {
         file: &Path,
         kms_key: Option<&str>,
     ) -> Result<(), StorageError> {
+        if let Some(foreign) = self.foreign(bucket)? {
+            return foreign.put_file(key, file).await;
+        }
         let size = fs::metadata(file)?.len();
         if size <= PART {
             let store = self.bucket(bucket)?;

@@ -272,6 +272,15 @@ def test_what_is_to_be_left_out_is_in_no_archive(yard):
     assert "Trainyard.Output.Ignore" in error and "a[b" in error, error
 
 
+def test_a_large_model_is_told_with_the_folders_that_take_most(yard):
+    program = yard.sh("cd /opt/ml/model; mkdir small steps; head -c 9000 /dev/zero >small/a; head -c 90000 /dev/zero >steps/1\n")
+    told = yard.run(yard.job(program, Trainyard={"Output": {"WarnAboveInGB": 0}}))
+    (warning,) = [text for text in told.warnings if "most is in" in text]
+    assert "/opt/ml/model holds" in warning and 0 < warning.index("steps") < warning.index("small"), warning
+    assert "Trainyard.Output.Ignore" in warning
+    assert not [text for text in yard.run(yard.job(program)).warnings if "most is in" in text]
+
+
 CLASH = """
 import json, os
 host = json.load(open("/opt/ml/input/config/resourceconfig.json"))["current_host"]

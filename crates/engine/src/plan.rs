@@ -118,6 +118,9 @@ pub struct InstancePlan {
     /// Patterns of what is left out of the archives.
     #[serde(default)]
     pub ignore: Vec<String>,
+    /// What may be in an archive without a warning, in bytes.
+    #[serde(default)]
+    pub warn_above: u64,
     /// What it needs to know of stores.
     #[serde(default)]
     pub storage: StoragePlan,

@@ -70,6 +70,7 @@ fn passed_over(name: &str) -> Option<&'static str> {
         "ShmSizeInGB" => Some("Amazon decides the size of /dev/shm itself"),
         "PidsLimit" => Some("Amazon decides the number of processes itself"),
         "Output.Level" => Some("Amazon packs the artifact as it does"),
+        "Output.WarnAboveInGB" => Some("Amazon warns of no size"),
         "Output.Compression" => Some("Amazon packs the artifact with gzip"),
         "Output.Ignore" => Some("Amazon leaves nothing out: the artifact will hold these files too"),
         // Parts of one that was told, and those that are Amazon's own behaviour.
@@ -157,7 +158,7 @@ mod tests {
     #[test]
     fn each_setting_that_amazon_passes_over_is_told_by_name() {
         let mut sent = request(json!({
-            "Output": {"Ignore": ["cache/**"], "Level": 1, "Compression": "zstd"},
+            "Output": {"Ignore": ["cache/**"], "Level": 1, "Compression": "zstd", "WarnAboveInGB": 1},
             "GraceInSeconds": 9, "ShmSizeInGB": 1, "PidsLimit": 9,
             "Merge": {"Output": "all.csv", "OrderBy": "id"},
         }));
@@ -166,6 +167,7 @@ mod tests {
             "Output.Ignore",
             "Output.Level",
             "Output.Compression",
+            "Output.WarnAboveInGB",
             "GraceInSeconds",
             "ShmSizeInGB",
             "PidsLimit",

@@ -254,6 +254,7 @@ fn instance(place: &Place, host: &HostAddress, hosts: &[HostAddress], word: &str
         compression_level: 6,
         model: OutputCompression::Gzip,
         ignore: Vec::new(),
+        warn_above: u64::MAX,
         storage: StoragePlan::default(),
     }
 }

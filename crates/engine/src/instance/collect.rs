@@ -43,9 +43,7 @@ pub(crate) enum CollectError {
     Broken(#[from] JoinError),
 }
 
-/// From here on it is worth a warning, in bytes.
-const LARGE: u64 = 10 << 30;
-/// So many are named.
+/// So many folders are named in a warning.
 const LARGEST: usize = 3;
 
 /// Packs `/opt/ml/model` and `/opt/ml/output/data`, whatever became of `train`.
@@ -120,7 +118,7 @@ impl Packing<'_, '_> {
         let packing = spawn_blocking(move || pack(&folder, &host, &target, &options, &count));
         let packed = self.told(packing).await?.map_err(|source| CollectError::Pack { path, source })?;
         let Some(kept) = self.keep(packed, &part) else { return Ok(None) };
-        if kept.tar_bytes > LARGE {
+        if kept.tar_bytes > self.scene.plan.warn_above {
             self.warn_of_size(path, &part, kept.tar_bytes)?;
         }
         let Some(upload) = upload else { return Ok(Some(kept)) };

@@ -35,6 +35,7 @@ fn instance_plan(host: &str) -> InstancePlan {
         compression_level: 6,
         model: OutputCompression::Gzip,
         ignore: Vec::new(),
+        warn_above: u64::MAX,
         storage: StoragePlan::default(),
     }
 }

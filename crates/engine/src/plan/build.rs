@@ -27,6 +27,8 @@ const GRACE: Duration = Duration::from_secs(120);
 const MOST_NAME: usize = 255;
 /// `PATH_MAX` of Linux, in bytes, without what the run directory and `/opt/ml/input/data` take of it.
 const MOST_PATH: usize = 4096 - 1024;
+/// What an instance may put into an archive without a warning.
+const WARN_ABOVE_GB: u32 = 10;
 /// As zlib's and gzip's own default.
 const COMPRESSION_LEVEL: u32 = 6;
 /// The default of zstd's own tool.
@@ -332,6 +334,7 @@ fn instance(
         }),
         model: spec.output.compression,
         ignore: spec.settings.output_ignore.clone(),
+        warn_above: u64::from(spec.settings.output_warn_above_gb.unwrap_or(WARN_ABOVE_GB)) << 30,
         storage: surroundings.storage.clone(),
     }
 }

@@ -225,6 +225,7 @@ fn settings(sent: Option<&wire::TrainyardSettings>) -> Result<Settings, Violatio
         pids_limit: sent.and_then(|sent| count(sent.pids_limit)),
         output_level: output.and_then(|output| count(output.level)),
         output_ignore: output.and_then(|output| output.ignore.clone()).unwrap_or_default(),
+        output_warn_above_gb: output.and_then(|output| count(output.warn_above_in_gb)),
     })
 }
 

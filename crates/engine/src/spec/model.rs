@@ -321,6 +321,7 @@ static OUTPUT: &[Member] = &[
     optional("Level", Shape::Number(0, 9)),
     optional("Ignore", Shape::Texts(size(0, 100), &NAME_256)),
     optional("Compression", Shape::Word(ARCHIVE_COMPRESSIONS)),
+    optional("WarnAboveInGB", Shape::Number(0, 65_536)),
 ];
 
 static MERGE: &[Member] = &[

@@ -23,6 +23,8 @@ pub struct Settings {
     pub output_level: Option<u32>,
     /// Patterns of what is left out of the archives.
     pub output_ignore: Vec<String>,
+    /// What an instance may put into an archive without a warning, in GB; without it 10.
+    pub output_warn_above_gb: Option<u32>,
 }
 
 /// The merge step of a job.

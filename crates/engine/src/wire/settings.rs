@@ -41,5 +41,7 @@ shape! {
         ignore "Ignore": Vec<String>,
         /// How the archives are compressed: `gzip`, as Amazon does, or `zstd`, which makes `model.tar.zst`.
         compression "Compression": String,
+        /// From how many GB of one instance on a warning names its largest folders; without it 10.
+        warn_above_in_gb "WarnAboveInGB": i64,
     }
 }

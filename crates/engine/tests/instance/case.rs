@@ -84,6 +84,7 @@ impl Case {
             compression_level: 1,
             model: OutputCompression::Gzip,
             ignore: Vec::new(),
+            warn_above: u64::MAX,
             storage: StoragePlan::default(),
         };
         Self { folder, plan, user, shield: Shield::Overlay, manifests: Manifests::new() }

@@ -47,6 +47,7 @@ fn a_small_request_gets_the_defaults() {
         pids_limit: None,
         output_level: None,
         output_ignore: Vec::new(),
+        output_warn_above_gb: None,
     };
     assert_eq!(spec.settings, settings);
     assert!(spec.hyperparameters.is_empty() && spec.environment.is_empty() && spec.tags.is_empty());
@@ -105,7 +106,7 @@ fn all_that_is_sent_arrives() {
         "RetryStrategy": {"MaximumRetryAttempts": 3},
         "Trainyard": {
             "Merge": {"Glob": "part-*.parquet", "Output": "pairs.parquet", "OrderBy": "row"},
-            "ShardBy": "size", "GraceInSeconds": 0, "ShmSizeInGB": 2, "PidsLimit": 100, "Output": {"Level": 6, "Ignore": ["*.tmp"]}
+            "ShardBy": "size", "GraceInSeconds": 0, "ShmSizeInGB": 2, "PidsLimit": 100, "Output": {"Level": 6, "Ignore": ["*.tmp"], "WarnAboveInGB": 4}
         }
     }));
     let spec = spec(&request).unwrap();
@@ -115,11 +116,10 @@ fn all_that_is_sent_arrives() {
     assert_eq!(spec.algorithm.entrypoint.as_deref(), Some(&["python3".to_owned(), "run.py".to_owned()][..]));
     assert_eq!(spec.algorithm.arguments.as_deref(), Some(&["--fast".to_owned()][..]));
     assert_eq!(spec.channels[0].input_mode, InputMode::FastFile);
-    let output = (spec.output.kms_key_id.as_deref(), spec.output.compression);
-    assert_eq!(output, (Some("key"), OutputCompression::Gzip));
+    let (key, compression) = (spec.output.kms_key_id.as_deref(), spec.output.compression);
+    assert_eq!((key, compression), (Some("key"), OutputCompression::Gzip));
     assert_eq!(spec.resources.keep_alive, Some(Duration::from_secs(60)));
     assert_eq!(spec.stopping.max_runtime, Duration::from_secs(5));
-    assert_eq!(spec.stopping.max_pending, Some(Duration::from_secs(7200)));
     assert_eq!((spec.tags[0].key.as_str(), spec.tags[0].value.as_str()), ("team", "pairs"));
     assert!(spec.network_isolation && spec.traffic_encryption);
     let checkpoint = spec.checkpoint.unwrap();
@@ -127,7 +127,7 @@ fn all_that_is_sent_arrives() {
         (checkpoint.uri.to_string(), checkpoint.local_path),
         ("file:///checkpoints".into(), "/opt/ml/checkpoints/".into())
     );
-    assert_eq!(spec.retries, Some(3));
+    assert_eq!((spec.retries, spec.stopping.max_pending), (Some(3), Some(Duration::from_secs(7200))));
     assert_eq!(
         spec.settings,
         Settings {
@@ -142,6 +142,7 @@ fn all_that_is_sent_arrives() {
             pids_limit: Some(100),
             output_level: Some(6),
             output_ignore: vec!["*.tmp".to_owned()],
+            output_warn_above_gb: Some(4),
         }
     );
     assert_eq!(serde_json::to_value(&spec.request).unwrap(), request);

@@ -7,6 +7,7 @@ use crate::machine::map_file;
 use crate::npy::{Encoding, Header};
 use crate::problem::FileProblem;
 use crate::score::{self, LANES};
+use memmap2::Advice;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -153,6 +154,18 @@ impl DenseMatrix {
     pub(crate) fn place(&self, row: usize) -> (&Path, usize) {
         let file = self.file_of(row);
         (&self.files[file].path, row - self.starts[file])
+    }
+
+    /// Tells the system whether rows of mapped files are read here and there from now on, or one after the other. Where
+    /// there is less memory than rows, reading what lies around a row would cost more than the row.
+    pub(crate) fn expect_scattered_reads(&self, scattered: bool) {
+        let advice = if scattered { Advice::Random } else { Advice::Normal };
+        for file in &self.files {
+            if let Bytes::Mapped(map) = &file.bytes {
+                // It is about time alone.
+                let _ = map.advise(advice);
+            }
+        }
     }
 
     /// Whether the file of the first row has its numbers column by column.

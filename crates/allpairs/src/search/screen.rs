@@ -64,9 +64,21 @@ impl<'a> Screen<'a> {
             self.board.compare(self.share, size, &|rows| self.block(rows), &|| WorkerRoom::new(self, true));
         match blocks {
             _ if self.board.search.stopped() => Err(Ended::Stopped),
-            Some(blocks) => self.board.hand_over(blocks, &|| DenseScorer::new(self), &mut take),
+            Some(blocks) => self.hand_over(blocks, &mut take),
             None => self.run_in_order(take),
         }
+    }
+
+    /// Finishes blocks: most of what is scored then lies anywhere in the matrix.
+    fn hand_over<E: Send>(
+        &self,
+        blocks: Vec<Block>,
+        take: &mut (impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send),
+    ) -> Result<(), Ended<E>> {
+        self.matrix.matrix.expect_scattered_reads(true);
+        let taken = self.board.hand_over(blocks, &|| DenseScorer::new(self), take);
+        self.matrix.matrix.expect_scattered_reads(false);
+        taken
     }
 
     /// Hands them over block by block; each row is compared with all its partners while its block is at work.
@@ -94,7 +106,7 @@ impl<'a> Screen<'a> {
                 take(row, neighbours)
             };
             let blocks = blocks.into_iter().flatten().collect();
-            self.board.hand_over(blocks, &|| DenseScorer::new(self), &mut take_all)?;
+            self.hand_over(blocks, &mut take_all)?;
             rows.start = wave_end;
             (search.done)(self.share.own.len() - rows.len());
             size = (size * 4).min(self.block_rows(most));

@@ -87,6 +87,19 @@ def fill(client, bucket, count, size):
             list(pool.map(put, numbers))
 
 
+def fresh(folder):
+    """Makes the place of a folder free. Nothing is removed: ext4 is slow to make files right after many were."""
+    if folder.exists():
+        folder.rename(folder.with_name(f"{folder.name}-{time.monotonic_ns()}"))
+    return folder
+
+
+def cleared(work):
+    """Removes what all runs have left."""
+    for folder in [*work.glob("peer*"), *work.glob("trainyard*")]:
+        shutil.rmtree(folder)
+
+
 def peer(*command, target, **variables):
     """What another tool takes."""
     began, used = time.monotonic(), processor_seconds()
@@ -161,14 +174,13 @@ WAIT = script("#!/bin/sh\nwhile [ ! -s GATE ]; do sleep 0.02; done\n")
 
 def staged(work, url, bucket, instances):
     """From the command to the last instance that trains."""
-    folder = work / "trainyard"
+    folder = fresh(work / "trainyard")
     source = {"S3DataType": "S3Prefix", "S3Uri": f"s3://{bucket}/in/"}
     channel = {"ChannelName": "in", "DataSource": {"S3DataSource": source}}
     job = Job(folder, url, WAIT, instances, InputDataConfig=[channel])
     seconds = job.until(instances) - job.began
     disk = disk_of(folder)
     memory, processor = job.end()
-    shutil.rmtree(folder)
     return Cost(seconds, processor, memory, disk)
 
 
@@ -200,8 +212,7 @@ def staging(work, weed, bucket):
     target = work / "peer"
 
     def measured(command, variables):
-        shutil.rmtree(target, ignore_errors=True)
-        target.mkdir()
+        fresh(target).mkdir()
         return peer(*command, target=target, **variables)
 
     contestants = {
@@ -254,12 +265,13 @@ def artifact(work, weed):
     return {"Trainyard, 4 instances": trainyard, "Python tarfile (level 6) and boto3": python}
 
 
-def measure(title, contestants, rounds):
+def measure(title, contestants, rounds, after=lambda: None):
     """Each contestant in turn, so many times; prints the medians and the most memory."""
     results = collections.defaultdict(list)
     for _ in range(rounds):
         for name, run in contestants.items():
             results[name].append(run())
+            after()
     print(f"\n{title}\n\n| | seconds | seconds of processors | peak MiB of one process | MiB of disk |")
     print("|---|---|---|---|---|")
     for name, runs in results.items():
@@ -278,11 +290,11 @@ def main():
         if SMALL:
             fill(client, "small", SMALL, 100_000)
             measure(f"{SMALL} objects of 100 KB", staging(work, weed, "small"), rounds)
-            shutil.rmtree(work / "peer", ignore_errors=True)
+            cleared(work)
         if LARGE:
             fill(client, "large", LARGE, LARGE_MIB * MIB)
-            measure(f"{LARGE} objects of {LARGE_MIB} MiB", staging(work, weed, "large"), rounds)
-            shutil.rmtree(work / "peer", ignore_errors=True)
+            measure(f"{LARGE} objects of {LARGE_MIB} MiB", staging(work, weed, "large"), rounds, lambda: cleared(work))
+            cleared(work)
         if ARTIFACT_MIB:
             measure(f"An artifact of {ARTIFACT_MIB} MiB, half of it noise", artifact(work, weed), rounds)
     finally:

@@ -58,6 +58,7 @@ pub(crate) fn fetch_all(
         put,
         progress: Arc::clone(progress),
         connections: Arc::new(Semaphore::new(CONNECTIONS)),
+        pieces: CONNECTIONS.div_ceil(objects.iter().filter(|object| object.size > PIECE).count().max(1)),
     };
     let fetched = runtime.block_on(async {
         tokio::select! {
@@ -76,6 +77,9 @@ struct Fetch {
     put: Put,
     progress: Arc<Progress>,
     connections: Arc<Semaphore>,
+    /// Pieces of one object under way. Where there are several large objects, all of them are: whoever writes to a file
+    /// keeps others from writing to it.
+    pieces: usize,
 }
 
 impl Fetch {
@@ -228,12 +232,17 @@ impl Fetch {
             return Ok(hash.filter(|_| comparable).map(|hash| hex(&hash.finalize())));
         }
         let mut tasks = JoinSet::new();
+        let mut comparable = has_md5;
         for start in (0..object.size).step_by(usize::try_from(PIECE).unwrap_or(usize::MAX)) {
+            if tasks.len() >= self.pieces
+                && let Some(done) = tasks.join_next().await
+            {
+                comparable &= done.map_err(broken)??;
+            }
             let (fetch, object, file) = (Arc::clone(self), Arc::clone(object), Arc::clone(file));
             let (range, path) = (start..(start + PIECE).min(object.size), path.to_owned());
             tasks.spawn(async move { fetch.piece(&object, (&file, &path), range, None).await });
         }
-        let mut comparable = has_md5;
         while let Some(done) = tasks.join_next().await {
             comparable &= done.map_err(broken)??;
         }

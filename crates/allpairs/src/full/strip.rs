@@ -119,11 +119,11 @@ pub(super) fn fill_sparse(
     scores.par_chunks_exact_mut(others.len()).zip(rows.into_par_iter()).for_each_init(
         || vec![0.0; matrix.used_columns()],
         |spread, (scores, row)| {
-            matrix.row(row).iter().for_each(|entry| spread[entry.column as usize] = entry.value);
+            matrix.spread(row, spread);
             for (other, out) in others.clone().zip(scores) {
                 *out = score(matrix.dot(other, spread), matrix.norms[row], matrix.norms[other]);
             }
-            matrix.row(row).iter().for_each(|entry| spread[entry.column as usize] = 0.0);
+            matrix.clear(row, spread);
         },
     );
 }

@@ -1,8 +1,8 @@
 //! The whole matrix of scores, written in strips of rows as one `.npy` file.
 //!
 //! Scores are sums in float32 of the products of unit rows (see [`crate::machine::FloatKernel`]), which is half the
-//! work of float64 and as exact as the numbers that are written, to about one part in ten million. A strip is
-//! written while the next one is computed. Where a sum is so near to 1 or −1 that it may be a copy or an opposite,
+//! work of float64 and as exact as the numbers that are written, to about one part in ten million. Each
+//! thread fills strips of its own, and a further one writes them. Where a sum is so near to 1 or −1 that it may be a copy or an opposite,
 //! the score of the definition takes its place: copies score exactly 1.
 
 mod room;

@@ -233,11 +233,11 @@ pub(super) fn fill_sparse(
         if stop.load(Ordering::Relaxed) {
             return;
         }
-        matrix.row(row).iter().for_each(|entry| spread[entry.column as usize] = entry.value);
+        matrix.spread(row, spread);
         for (other, out) in others.clone().zip(&mut *scores) {
             *out = score(matrix.dot(other, spread), matrix.norms[row], matrix.norms[other]);
         }
-        matrix.row(row).iter().for_each(|entry| spread[entry.column as usize] = 0.0);
+        matrix.clear(row, spread);
         bench.finish.take(scores);
     }
 }

@@ -70,11 +70,12 @@ impl Way {
         }
     }
 
-    /// The column before which the front of a row ends.
-    fn end(&self, row: usize) -> u32 {
+    /// Hands over what a row is looked for by; weights only where they matter.
+    #[inline]
+    fn front(&self, weights: Weights, row: usize, mut take: impl FnMut(usize, f32)) {
         match self {
-            Self::Signatures(prefixes) => prefixes.ends[row],
-            Self::Sums(frequent) => frequent.first,
+            Self::Signatures(prefixes) => prefixes.of_row(row, |column| take(column, 0.0)),
+            Self::Sums(frequent) => weights.front(row, frequent.first, take),
         }
     }
 }
@@ -351,7 +352,7 @@ fn sift(
     passed: &mut Vec<u16>,
 ) {
     let one = unsigned(&prefixes.signatures[other]);
-    prefixes.of_row(screen.weights, other, |column| {
+    prefixes.of_row(other, |column| {
         screen.vectors.pass_rows((&one, prefixes.least), (turned.places(column), rows), passed);
     });
     passed.sort_unstable();
@@ -410,7 +411,9 @@ impl Worker for Room<'_> {
             }
             _ => Kept::Weights,
         };
-        self.turned.turn(screen.weights, block.rows.clone(), (|row| screen.way.end(row), kept));
+        let front =
+            |row: usize, take: &mut dyn FnMut(usize, f32)| screen.way.front(screen.weights, row, take);
+        self.turned.turn(screen.weights.columns(), block.rows.clone(), (front, kept));
         self.loaded = Some(block.rows.start);
     }
 

@@ -1,6 +1,5 @@
 //! The rows of a block by columns.
 
-use super::weights::Weights;
 use crate::machine::ShortRows;
 use std::ops::Range;
 
@@ -26,19 +25,19 @@ pub(super) enum Kept {
 }
 
 impl Turned {
-    /// Turns the fronts of rows, which end before the column that `end` says of a row.
+    /// Turns rows by that many columns. `front` hands over column and weight of each entry in the front of a row.
     pub(super) fn turn(
         &mut self,
-        weights: Weights,
+        columns: usize,
         rows: Range<usize>,
-        (end, kept): (impl Fn(usize) -> u32, Kept),
+        (front, kept): (impl Fn(usize, &mut dyn FnMut(usize, f32)), Kept),
     ) {
         let step = if let Kept::Places(step) = kept { step } else { 1 };
         // The place of a column is where the next row of it goes; in the end the next column begins there.
         self.offsets.clear();
-        self.offsets.resize(weights.columns() + 1, 0);
+        self.offsets.resize(columns + 1, 0);
         for row in rows.clone() {
-            weights.front(row, end(row), |column, _| self.offsets[column] += 1);
+            front(row, &mut |column, _| self.offsets[column] += 1);
         }
         let mut all = 0;
         for offset in &mut self.offsets {
@@ -51,7 +50,7 @@ impl Turned {
         }
         for (place, row) in (0..).zip(&self.order) {
             let row = rows.start + usize::from(*row);
-            weights.front(row, end(row), |column, weight| {
+            front(row, &mut |column, weight| {
                 let at = self.offsets[column];
                 self.offsets[column] += 1;
                 self.places[at] = place;

@@ -164,7 +164,8 @@ impl<'a> Board<'a> {
         let cut = |range: Range<usize>| {
             range.clone().step_by(size).map(move |start| start..range.end.min(start + size))
         };
-        let blocks: Vec<Block> = share.listed().into_iter().flat_map(cut).map(new_block).collect();
+        let ranges: Vec<Range<usize>> = share.listed().into_iter().flat_map(cut).collect();
+        let blocks: Vec<Block> = ranges.into_par_iter().map(new_block).collect();
         let meetings = meetings(share, &blocks, size);
         let (queue, held) = (Queue::new(&meetings), AtomicUsize::new(0));
         let kept = rayon::broadcast(|_| {

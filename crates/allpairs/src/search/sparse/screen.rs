@@ -158,7 +158,8 @@ impl<'a> SparseScreen<'a> {
             Way::Signatures(_) => SIGNATURE_ROWS,
             Way::Sums(_) => BLOCK_ROWS,
         };
-        (self.share.own.len() / (BLOCKS_PER_THREAD * rayon::current_num_threads())).clamp(BLOCK_ROWS, most)
+        let even = self.share.own.len().div_ceil(BLOCKS_PER_THREAD * rayon::current_num_threads());
+        even.clamp(BLOCK_ROWS, most)
     }
 }
 
@@ -290,8 +291,9 @@ impl<'a> Room<'a> {
         }
         let mut floor = Margin::short(floor[0]);
         let row = |at: u16| block.rows.start + usize::from(self.turned.order[usize::from(at)]);
-        // Within one block each pair is seen once.
-        let counts = |at: u16| row(at) < other || (row(at) > other && !side.later_only);
+        // Within one block each pair is seen once, when the later one of both comes.
+        let shown = self.turned.shown();
+        let counts = |at: u16| usize::from(at) < shown && row(at) != other;
         self.passed.clear();
         match (&self.screen.way, &mut self.means) {
             (Way::Signatures(prefixes), Means::Signatures(rows)) => {
@@ -303,15 +305,12 @@ impl<'a> Room<'a> {
             (Way::Sums(frequent), Means::Sums { sums, limits, signatures, above }) => {
                 above.clear();
                 add_up(self.screen, (other, frequent), (&self.turned, &mut sums.0));
-                let sums = &mut sums.0[..limits.len()];
-                let within = block.rows.contains(&other);
-                if !within && side.mirror.is_some() {
+                let sums = &mut sums.0[..limits.len_of(shown)];
+                if !side.later_only && side.mirror.is_some() {
                     floor = self.screen.raised(floor, (other, frequent), (sums, limits));
                 }
                 self.screen.vectors.pass_sums(sums, limits, (frequent.rests[other], floor), above);
-                if within {
-                    above.retain(|(at, _)| counts(*at));
-                }
+                above.retain(|(at, _)| counts(*at));
                 keep_near(self.screen, (other, frequent, floor), (limits, signatures), above);
                 self.passed.extend(above.iter().map(|(at, _)| *at));
             }
@@ -323,6 +322,11 @@ impl<'a> Room<'a> {
             let floors = (Margin::short(self.floors[usize::from(place)]), floor);
             self.note(block.rows.start + usize::from(place), other, floors);
         }
+    }
+
+    /// The row of the block at this place in their order.
+    fn row(&self, block: &Block, place: usize) -> usize {
+        block.rows.start + usize::from(self.turned.order[place])
     }
 
     fn note(&mut self, row: usize, other: usize, floors: (f32, f32)) {
@@ -418,18 +422,22 @@ impl Worker for Room<'_> {
     }
 
     fn meet(&mut self, block: &Block, side: Side) {
-        let board = &self.screen.board;
+        let (screen, board) = (self.screen, &self.screen.board);
         self.load_floors(block);
-        for other in side.rows() {
-            if (other - side.first).is_multiple_of(STOP_STEP)
-                && (board.search.stopped() || board.has_too_many(0.0))
-            {
+        if side.later_only {
+            self.turned.hide_all();
+        }
+        for at in 0..side.rows().len() {
+            if at.is_multiple_of(STOP_STEP) && (board.search.stopped() || board.has_too_many(0.0)) {
                 return;
             }
-            if self.screen.matrix.norms[other] == 0.0 {
-                continue;
+            let other = if side.later_only { self.row(block, at) } else { side.first + at };
+            if screen.matrix.norms[other] > 0.0 {
+                self.compare(block, other, side);
             }
-            self.compare(block, other, side);
+            if side.later_only {
+                self.turned.show_next(|take| screen.way.front(screen.weights, other, take));
+            }
             if self.hits.len().max(self.mirrored_hits.len()) >= HITS {
                 self.hand_hits(block, side.mirror);
                 self.load_floors(block);

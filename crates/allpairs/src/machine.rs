@@ -8,6 +8,7 @@ mod float;
 mod lanes;
 mod scores;
 mod sift;
+mod single;
 mod tile;
 mod vectors;
 

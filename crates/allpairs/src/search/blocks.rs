@@ -166,10 +166,10 @@ impl<'a> Board<'a> {
         };
         let blocks: Vec<Block> = share.listed().into_iter().flat_map(cut).map(new_block).collect();
         let meetings = meetings(share, &blocks, size);
-        let (next, held) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let (queue, held) = (Queue::new(&meetings), AtomicUsize::new(0));
         let kept = rayon::broadcast(|_| {
-            let mut worker = new_worker();
-            while let Some((block, side)) = meetings.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let (mut worker, mut at) = (new_worker(), usize::MAX);
+            while let Some((block, side)) = queue.next(&mut at) {
                 worker.load(block);
                 worker.meet(block, *side);
                 let held = held.fetch_add(1, Ordering::Relaxed) + 1;
@@ -215,8 +215,39 @@ impl<'a> Board<'a> {
     }
 }
 
+/// A block of own rows with something that it is to be compared with.
+type Meeting<'a> = (&'a Block, Side<'a>);
+
+/// Meetings by their first blocks. Making a block ready takes time, so each thread keeps to one as long as it can.
+struct Queue<'a> {
+    of_blocks: Vec<&'a [Meeting<'a>]>,
+    /// How many of each block's meetings are taken.
+    taken: Vec<AtomicUsize>,
+    /// Blocks that somebody has begun with.
+    begun: AtomicUsize,
+}
+
+impl<'a> Queue<'a> {
+    fn new(meetings: &'a [Meeting<'a>]) -> Self {
+        let of_blocks: Vec<_> = meetings.chunk_by(|a, b| std::ptr::eq(a.0, b.0)).collect();
+        let taken = of_blocks.iter().map(|_| AtomicUsize::new(0)).collect();
+        Self { of_blocks, taken, begun: AtomicUsize::new(0) }
+    }
+
+    /// The next meeting of the block at this place, else of one that nobody has begun with, else of any.
+    fn next(&self, at: &mut usize) -> Option<&'a Meeting<'a>> {
+        let begin = || Some(self.begun.fetch_add(1, Ordering::Relaxed)).filter(|at| *at < self.taken.len());
+        let places = std::iter::once(*at).chain(std::iter::from_fn(begin)).chain(0..self.taken.len());
+        places.filter_map(|place| self.take(place).inspect(|_| *at = place)).next()
+    }
+
+    fn take(&self, at: usize) -> Option<&'a Meeting<'a>> {
+        self.of_blocks.get(at)?.get(self.taken[at].fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 /// Blocks of own rows with whatever they are to be compared with.
-fn meetings<'a>(share: &Share, blocks: &'a [Block], size: usize) -> Vec<(&'a Block, Side<'a>)> {
+fn meetings<'a>(share: &Share, blocks: &'a [Block], size: usize) -> Vec<Meeting<'a>> {
     let within = |outer: &Range<usize>, block: &Block| {
         outer.start <= block.rows.start && block.rows.end <= outer.end && !block.rows.is_empty()
     };

@@ -38,6 +38,8 @@ pub(crate) fn error(row: &[f64], norm: f64) -> f64 {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Margin {
     margin: f64,
+    /// How far a sum is at most from the true one, which is the score times the square of the scale.
+    reach: i32,
 }
 
 impl Margin {
@@ -55,7 +57,8 @@ impl Margin {
     }
 
     fn fitting(margin: f64) -> Option<Self> {
-        (SCALE * SCALE * (1.0 + margin) < 0.95 * f64::from(i32::MAX)).then_some(Self { margin })
+        let reach = (margin * SCALE * SCALE).ceil() as i32 + 1;
+        (SCALE * SCALE * (1.0 + margin) < 0.95 * f64::from(i32::MAX)).then_some(Self { margin, reach })
     }
 
     /// Whether any pair of at least this score has a sum above [`Self::positive`].
@@ -70,7 +73,7 @@ impl Margin {
 
     /// A sum that no pair exceeds whose score is 0.
     pub(crate) fn positive(self) -> i32 {
-        (self.margin * SCALE * SCALE).ceil() as i32 + 1
+        self.reach
     }
 
     /// The score that a sum stands for, a little less for its rounding.
@@ -96,9 +99,25 @@ impl Margin {
         ((f64::from(sum) - 2.0 * self.margin) as f32).next_down()
     }
 
-    /// The greatest sum that certainly means a lower score than this sum does.
-    pub(crate) fn certainly_behind(self, sum: i32) -> i32 {
-        sum.saturating_sub((2.0 * self.margin * SCALE * SCALE).ceil() as i32 + 1)
+    /// What the true sum of a pair with this sum is at most.
+    pub(crate) fn most(self, sum: i32) -> i32 {
+        sum.saturating_add(self.reach)
+    }
+
+    /// What the true sum of a pair with this sum is at least.
+    pub(crate) fn least(self, sum: i32) -> i32 {
+        sum.saturating_sub(self.reach)
+    }
+
+    /// What the true sum of a pair with this score is at least.
+    pub(crate) fn least_of_score(self, score: f32) -> i32 {
+        // Scores lie between -1 and 1, and so the result fits.
+        (f64::from(score) * SCALE * SCALE).floor() as i32 - 1
+    }
+
+    /// The greatest sum whose pair is certainly behind one with at least this true sum.
+    pub(crate) fn surely_less(self, true_sum: i32) -> i32 {
+        true_sum.saturating_sub(self.reach + 1)
     }
 }
 

@@ -4,6 +4,7 @@
 mod exact;
 mod float;
 mod lanes;
+mod pack;
 mod sift;
 mod tile;
 mod vectors;
@@ -11,6 +12,7 @@ mod vectors;
 pub(crate) use exact::prefetch;
 pub(crate) use float::FloatKernel;
 pub(crate) use lanes::Limits;
+pub(crate) use pack::rounded;
 pub(crate) use sift::{
     LONG as LONG_SIGNATURE, ShortRows, TOGETHER as SIGNATURES_TOGETHER, WIDTH as SIGNATURE,
 };

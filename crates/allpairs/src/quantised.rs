@@ -6,29 +6,22 @@
 //! `S²(1 + E)²`, which is checked to fit 32 bits.
 
 use crate::dense::DenseRows;
+use crate::machine::{Vectors, rounded};
 use std::ops::Range;
 
 /// What a unit entry becomes.
 const SCALE: f64 = 32767.0;
-
-/// Adding this to a small number leaves it, rounded, in the lowest bits.
-const ROUNDING: f64 = 6_755_399_441_055_744.0;
 
 /// Factor that turns a row of this norm into its integers.
 fn factor(norm: f64) -> f64 {
     if norm == 0.0 { 0.0 } else { SCALE / norm }
 }
 
-fn quantise(value: f64, factor: f64) -> i16 {
-    // The lowest 16 bits are the number itself in two's complement.
-    (value * factor + ROUNDING).to_bits() as i16
-}
-
 /// `|e|` of a row.
 pub(crate) fn error(row: &[f64], norm: f64) -> f64 {
     let factor = factor(norm);
     let square = |value: &f64| {
-        let off = value * factor - f64::from(quantise(*value, factor));
+        let off = value * factor - f64::from(rounded(*value, factor));
         off * off
     };
     row.iter().map(square).sum::<f64>().sqrt() / SCALE
@@ -122,20 +115,27 @@ impl Margin {
 }
 
 /// Rows packed for [`crate::machine::Kernel::compare`]: panels of equal width, the last filled up with zeros.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Panels {
+    vectors: Vectors,
     numbers: Vec<i16>,
     panel: usize,
     read: Vec<f64>,
+    row: Vec<i16>,
 }
 
 impl Panels {
+    pub(crate) fn new(vectors: Vectors) -> Self {
+        Self { vectors, numbers: Vec::new(), panel: 0, read: Vec::new(), row: Vec::new() }
+    }
+
     /// Packs rows; what was packed before is gone.
     pub(crate) fn pack(&mut self, matrix: &DenseRows, rows: Range<usize>, width: usize) {
         let stride = matrix.matrix.stride();
         self.panel = width * stride;
         self.numbers.clear();
         self.numbers.resize(rows.len().div_ceil(width) * self.panel, 0);
+        self.row.resize(stride, 0);
         // Rows that lie in columns are read together; of others one stays in the nearest cache.
         let together = if matrix.matrix.lie_in_columns(rows.clone()) { width } else { 1 };
         self.read.resize(together * stride, 0.0);
@@ -144,13 +144,18 @@ impl Panels {
             let end = rows.end.min(first + width);
             for start in (first..end).step_by(together) {
                 let read = start..end.min(start + together);
-                matrix.read(read.clone(), &mut self.read);
+                let stored = matrix.stored_row(start).filter(|_| together == 1);
+                if stored.is_none() {
+                    matrix.read(read.clone(), &mut self.read);
+                }
                 for (row, values) in read.zip(self.read.chunks_exact(stride)) {
                     let factor = factor(matrix.norms[row]);
-                    let pairs = numbers.as_chunks_mut::<2>().0[row - first..].iter_mut().step_by(width);
-                    for (pair, values) in pairs.zip(values.as_chunks::<2>().0) {
-                        *pair = values.map(|value| quantise(value, factor));
+                    match stored {
+                        Some(stored) => self.vectors.quantise_stored(stored, factor, &mut self.row),
+                        None => self.vectors.quantise(values, factor, &mut self.row),
                     }
+                    let pairs = numbers.as_chunks_mut::<2>().0[row - first..].iter_mut().step_by(width);
+                    pairs.zip(self.row.as_chunks::<2>().0).for_each(|(place, pair)| *place = *pair);
                 }
             }
         }

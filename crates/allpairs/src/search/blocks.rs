@@ -8,6 +8,7 @@ use super::candidates::{Bench, Candidate, Finished, Lists, Scorer};
 use super::meetings::Meetings;
 use super::share::Share;
 use super::{Ended, NEIGHBOURS_UNDER_WAY, Search};
+use crate::machine::Vectors;
 use crate::neighbours::Neighbour;
 use crate::quantised::Margin;
 use rayon::prelude::*;
@@ -215,7 +216,7 @@ impl<'a> Board<'a> {
     fn finish<S: Scorer>(&self, block: &Block, new_scorer: &(impl Fn() -> S + Sync)) -> Vec<Finished> {
         let lists = block.lists.lock().unwrap_or_else(PoisonError::into_inner);
         let starts: Vec<usize> = (0..block.rows.len()).step_by(FINISHED_ROWS).collect();
-        let room = || (new_scorer(), Bench::default());
+        let room = || (new_scorer(), Bench::new(Vectors::best()));
         let finish = |(scorer, bench): &mut (S, Bench), start: usize| {
             let places = start..block.rows.len().min(start + FINISHED_ROWS);
             lists.finish(places, block.rows.start + start, bench, scorer)

@@ -3,6 +3,7 @@
 mod limited;
 mod open;
 
+use crate::machine::Vectors;
 use crate::neighbours::Neighbour;
 use crate::quantised::Margin;
 use crate::settings::Selection;
@@ -43,13 +44,20 @@ pub(super) enum Lists {
 }
 
 /// What a thread needs to work on lists.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Bench {
+    vectors: Vectors,
     lows: Vec<i32>,
     waiting: Vec<Candidate>,
     /// The lists that are finished now and next.
     now: Vec<Candidate>,
     next: Vec<Candidate>,
+}
+
+impl Bench {
+    pub(super) fn new(vectors: Vectors) -> Self {
+        Self { vectors, lows: Vec::new(), waiting: Vec::new(), now: Vec::new(), next: Vec::new() }
+    }
 }
 
 impl Lists {

@@ -246,10 +246,10 @@ impl<'a> WorkerRoom<'a> {
             screen,
             limited,
             scorer: DenseScorer::new(screen),
-            bench: Bench::default(),
-            own: Panels::default(),
+            bench: Bench::new(screen.vectors),
+            own: Panels::new(screen.vectors),
             packed: None,
-            side: Panels::default(),
+            side: Panels::new(screen.vectors),
             tile: Tile::new(),
             row_floors: vec![0; screen.kernel.rows()],
             column_floors: Vec::new(),
@@ -262,7 +262,9 @@ impl<'a> WorkerRoom<'a> {
         let kernel = self.screen.kernel;
         self.load_column_floors(side);
         // Taken out so that the panels can be read while hits are handed over.
-        let (own, others) = (std::mem::take(&mut self.own), std::mem::take(&mut self.side));
+        let empty = || Panels::new(self.screen.vectors);
+        let (own, others) =
+            (std::mem::replace(&mut self.own, empty()), std::mem::replace(&mut self.side, empty()));
         for (at, rows) in own.iter().enumerate() {
             let first_row = block.rows.start + at * kernel.rows();
             block.load_floors(at * kernel.rows(), &mut self.row_floors);

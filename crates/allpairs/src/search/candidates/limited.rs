@@ -5,6 +5,7 @@
 //! list stays as short as it is.
 
 use super::{Bench, Candidate, Scorer, score_each};
+use crate::machine::Vectors;
 use crate::neighbours::Neighbour;
 use crate::quantised::Margin;
 
@@ -53,7 +54,7 @@ impl LimitedLists {
     pub(super) fn copy_possible(&self, at: usize, bench: &mut Bench, margin: Margin) -> usize {
         let Filled { scored, all } = self.filled[at];
         let (scored, list) = (scored as usize, &self.places[at * self.room..][..all as usize]);
-        let least = least_of_best((list, scored), self.top_k, &mut bench.lows, margin);
+        let least = least_of_best((list, scored), self.top_k, (&mut bench.lows, bench.vectors), margin);
         bench.next.clear();
         let mut kept = 0;
         for (number, place) in list.iter().enumerate() {
@@ -71,7 +72,7 @@ impl LimitedLists {
 fn least_of_best(
     (list, scored): (&[[u32; 2]], usize),
     top_k: usize,
-    lows: &mut Vec<i32>,
+    (lows, vectors): (&mut Vec<i32>, Vectors),
     margin: Margin,
 ) -> i32 {
     if list.len() < top_k {
@@ -82,30 +83,7 @@ fn least_of_best(
     let of_scored = scored.iter().map(|place| Candidate::of_stored(*place).neighbour().similarity);
     lows.extend(of_scored.map(|similarity| margin.least_of_score(similarity)));
     lows.extend(waiting.iter().map(|place| margin.least(Candidate::of_stored(*place).sum())));
-    greatest(lows, top_k)
-}
-
-/// The number at this rank from the top, which is at most their count. Their order is lost.
-fn greatest(numbers: &mut [i32], rank: usize) -> i32 {
-    match numbers.len() {
-        ..=16 => greatest_of_few::<16>(numbers, rank),
-        17..=32 => greatest_of_few::<32>(numbers, rank),
-        _ => *numbers.select_nth_unstable_by(rank - 1, |a, b| b.cmp(a)).1,
-    }
-}
-
-/// Compares each with each: there is nothing for the machine to guess, and vectors do several at a time.
-fn greatest_of_few<const MOST: usize>(numbers: &[i32], rank: usize) -> i32 {
-    let mut all = [i32::MIN; MOST];
-    all[..numbers.len()].copy_from_slice(numbers);
-    let mut greater = [0i32; MOST];
-    for other in all {
-        for (count, number) in greater.iter_mut().zip(&all) {
-            *count += i32::from(other > *number);
-        }
-    }
-    let before = all.iter().zip(greater).filter(|(_, greater)| (*greater as usize) < rank);
-    before.map(|(number, _)| *number).min().unwrap_or(i32::MIN)
+    vectors.greatest(lows, top_k)
 }
 
 impl LimitedList<'_> {
@@ -154,7 +132,7 @@ impl LimitedList<'_> {
 
     fn shorten(&mut self, row: usize, bench: &mut Bench, scorer: &mut impl Scorer) -> i32 {
         let margin = scorer.margin();
-        let least = self.drop_certainly_behind(&mut bench.lows, margin);
+        let least = self.drop_certainly_behind((&mut bench.lows, bench.vectors), margin);
         let free = self.places.len() - self.all();
         if free >= (self.places.len() - self.top_k) / 2 {
             return margin.surely_less(least);
@@ -168,7 +146,7 @@ impl LimitedList<'_> {
         floor.max(margin.surely_less(least))
     }
 
-    fn drop_certainly_behind(&mut self, lows: &mut Vec<i32>, margin: Margin) -> i32 {
+    fn drop_certainly_behind(&mut self, lows: (&mut Vec<i32>, Vectors), margin: Margin) -> i32 {
         let (scored, all) = (self.scored(), self.all());
         let least = least_of_best((&self.places[..all], scored), self.top_k, lows, margin);
         let mut kept = scored;
@@ -197,25 +175,6 @@ impl LimitedList<'_> {
             self.places.copy_within(at..moved, at + 1);
             self.places[at] = Candidate::by_score(neighbour).stored();
             (self.filled.scored, self.filled.all) = (count as u32, count as u32);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn the_rank_of_a_number_is_its_place_from_the_top(
-            numbers in prop::collection::vec(prop_oneof![-3i32..3, any::<i32>()], 1..40),
-            rank in 0usize..40,
-        ) {
-            let rank = rank % numbers.len() + 1;
-            let mut sorted = numbers.clone();
-            sorted.sort_unstable_by(|a, b| b.cmp(a));
-            prop_assert_eq!(greatest(&mut numbers.clone(), rank), sorted[rank - 1]);
         }
     }
 }

@@ -265,7 +265,7 @@ impl<'a> Room<'a> {
         Self {
             screen,
             scorer: SparseScorer::new(screen),
-            bench: Bench::default(),
+            bench: Bench::new(screen.vectors),
             turned: Turned::default(),
             loaded: None,
             means,

@@ -3,7 +3,7 @@
 mod fortran;
 
 use crate::element::{Element, decode};
-use crate::machine::map_file;
+use crate::machine::{let_go, map_file};
 use crate::npy::{Encoding, Header};
 use crate::problem::FileProblem;
 use crate::score::{self, LANES};
@@ -164,6 +164,16 @@ impl DenseMatrix {
             if let Bytes::Mapped(map) = &file.bytes {
                 // It is about time alone.
                 let _ = map.advise(advice);
+            }
+        }
+    }
+
+    /// Lets go of the memory that mapped files take; what is needed again is read again.
+    pub(crate) fn let_go(&self) {
+        for file in &self.files {
+            if let Bytes::Mapped(map) = &file.bytes {
+                // It is about memory that the system takes back anyway when it has to.
+                let _ = let_go(map);
             }
         }
     }

@@ -1,10 +1,8 @@
 //! How often which scores are in a result.
 
+use crate::machine::{BINS, COUNTED_TOGETHER, PAIR_SHIFT, Pairs, Vectors, bin};
 use serde::Serialize;
 use std::fmt::Write;
-
-/// Intervals of equal width between −1 and 1.
-const BINS: usize = 40;
 
 /// Counts of scores by intervals of equal width, from −1 up; the last one includes 1.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -25,8 +23,7 @@ impl Default for Histogram {
 
 impl Histogram {
     pub(crate) fn count(&mut self, score: f32) {
-        let bin = ((f64::from(score) + 1.0) * (BINS as f64 / 2.0)) as usize;
-        self.counts[bin.min(BINS - 1)] += 1;
+        self.counts[bin(score)] += 1;
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
@@ -72,9 +69,77 @@ impl Histogram {
     }
 }
 
+/// Counts many scores, two with each addition.
+///
+/// Scores of a matrix are mostly in a few intervals, so that counting one by one would wait for the last addition to
+/// the same count.
+#[derive(Debug)]
+pub(crate) struct Counter {
+    vectors: Vectors,
+    of_pairs: Box<[u32; 1 << (2 * PAIR_SHIFT)]>,
+    /// Scores in `of_pairs`.
+    waiting: u32,
+    histogram: Histogram,
+}
+
+impl Counter {
+    pub(crate) fn new() -> Self {
+        let of_pairs = Box::new([0; 1 << (2 * PAIR_SHIFT)]);
+        Self { vectors: Vectors::best(), of_pairs, waiting: 0, histogram: Histogram::default() }
+    }
+
+    pub(crate) fn count(&mut self, scores: &[f32]) {
+        let (together, rest) = scores.as_chunks::<COUNTED_TOGETHER>();
+        let mut pairs: Pairs = [0; COUNTED_TOGETHER / 2];
+        for scores in together {
+            if self.waiting > u32::MAX - COUNTED_TOGETHER as u32 {
+                self.settle();
+            }
+            self.waiting += COUNTED_TOGETHER as u32;
+            self.vectors.bins(scores, &mut pairs);
+            for pair in pairs {
+                // Never beyond the table; the rest of the operation tells the compiler.
+                self.of_pairs[usize::from(pair) % self.of_pairs.len()] += 1;
+            }
+        }
+        rest.iter().for_each(|score| self.histogram.count(*score));
+    }
+
+    /// The counts of all scores.
+    pub(crate) fn finish(mut self) -> Histogram {
+        self.settle();
+        self.histogram
+    }
+
+    fn settle(&mut self) {
+        for (pair, count) in self.of_pairs.iter_mut().enumerate().filter(|(_, count)| **count > 0) {
+            for bin in [pair % (1 << PAIR_SHIFT), pair >> PAIR_SHIFT] {
+                self.histogram.counts[bin] += u64::from(*count);
+            }
+            *count = 0;
+        }
+        self.waiting = 0;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_scores_are_counted_as_one_by_one() {
+        let scores: Vec<f32> = (0..1000).map(|at| (at as f32 * 0.37).sin()).collect();
+        let (mut counter, mut histogram) = (Counter::new(), Histogram::default());
+        for part in [&scores[..3], &scores[3..900], &scores[900..]] {
+            counter.count(part);
+        }
+        // Before the counts of pairs could overflow they are put into those of the intervals.
+        counter.waiting = u32::MAX;
+        counter.count(&scores[..128]);
+        scores.iter().chain(&scores[..128]).for_each(|score| histogram.count(*score));
+        assert_eq!(counter.waiting, 128);
+        assert_eq!(counter.finish(), histogram);
+    }
 
     #[test]
     fn every_score_is_in_one_interval_and_the_ends_count() {

@@ -1,10 +1,13 @@
 //! The only place with `unsafe` code: what the machine offers and the language can not check.
 #![expect(unsafe_code, reason = "memory maps and vector instructions; each use gives its reason")]
 
+#[cfg_attr(not(test), expect(dead_code, reason = "the screen in bytes is about to be used by the search"))]
+pub(crate) mod bytes;
 mod exact;
 mod float;
 mod lanes;
 mod pack;
+mod scores;
 mod sift;
 mod tile;
 mod vectors;
@@ -13,6 +16,7 @@ pub(crate) use exact::prefetch;
 pub(crate) use float::FloatKernel;
 pub(crate) use lanes::Limits;
 pub(crate) use pack::rounded;
+pub(crate) use scores::{BINS, COUNTED_TOGETHER, PAIR_SHIFT, Pairs, bin};
 pub(crate) use sift::{
     LONG as LONG_SIGNATURE, ShortRows, TOGETHER as SIGNATURES_TOGETHER, WIDTH as SIGNATURE,
 };

@@ -180,7 +180,7 @@ mod tests {
     use crate::dense::{Bytes, DenseFile, DenseMatrix};
     use crate::element::Element;
     use crate::matrix::inspect;
-    use crate::sparse::{Numbers, SparseFile, SparseRows, StoredCsr};
+    use crate::sparse::{Indices, SparseFile, SparseRows, StoredCsr, Values};
     use proptest::prelude::*;
 
     fn dense(rows: &[Vec<f64>]) -> Matrix {
@@ -281,9 +281,10 @@ mod tests {
             });
             indptr.push(indices.len() as i64);
         }
-        let values = Numbers { bytes: values, encoding: Element::F64.little_endian() };
-        let stored =
-            StoredCsr { columns: rows[0].len() as u64, indptr, indices: indices.as_slice().into(), values };
+        let columns = rows[0].len() as u64;
+        let indices = Indices::new(&indices, (columns, 0));
+        let values = Values::decoded(&values, Element::F64.little_endian());
+        let stored = StoredCsr { columns, indptr, indices, values, element: Element::F64 };
         let file = SparseFile::new("rows".as_ref(), stored).unwrap();
         Matrix::Sparse(SparseRows::join(vec![file]).unwrap())
     }

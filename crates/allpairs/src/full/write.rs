@@ -4,15 +4,18 @@
 //! out what others have there. The system wants whole blocks then, in memory that begins at one: what is left of a
 //! strip waits in front of the next one, and what is left in the end is written in the ordinary way.
 
+use super::room::Room;
 use crate::npy;
 use crate::output::{PartError, unfinished};
 use fs_err::File;
 use fs_err::os::unix::fs::FileExt as _;
 use rustix::fs::{Mode, OFlags};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// Bytes of a block of the disk, or a multiple of it.
@@ -21,6 +24,10 @@ const BLOCK: usize = 4096;
 /// Numbers in a block.
 const BLOCK_NUMBERS: usize = BLOCK / size_of::<f32>();
 
+/// Bytes that are written at a time. Measured with 2 to 32 MiB: longer ones leave the disk waiting for the first block of
+/// each, as the system looks up all pages before it begins.
+const PIECE: usize = 4 << 20;
+
 /// Files of fewer bytes go through the page cache, where they are likely to be read from soon.
 const LARGE: u64 = 256 << 20;
 
@@ -28,44 +35,52 @@ const LARGE: u64 = 256 << 20;
 pub(super) struct StripWriter {
     path: PathBuf,
     unfinished: PathBuf,
-    /// Numbers that the next strip is to leave room for in front of it.
-    waiting: usize,
     full: Option<SyncSender<Strip>>,
-    empty: Receiver<Strip>,
+    empty: Mutex<Receiver<Strip>>,
     thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+/// Memory for strips.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Strips {
+    pub(super) count: usize,
+    /// The most scores of a strip.
+    pub(super) scores: usize,
 }
 
 /// Scores on their way to the file, behind the rest of the strip before.
 pub(super) struct Strip {
-    room: Vec<f32>,
-    /// Where in the room a block begins.
-    block: usize,
-    /// Numbers from there to the scores.
+    room: Room,
+    number: usize,
+    /// Numbers in front of the scores.
     waiting: usize,
     scores: usize,
 }
 
 impl Strip {
-    pub(super) fn scores(&mut self) -> &mut [f32] {
-        &mut self.room[self.block + self.waiting..][..self.scores]
+    /// Makes it the strip of that number, before which there are so many scores in the file.
+    pub(super) fn begin(&mut self, number: usize, before: usize, scores: usize) {
+        (self.number, self.waiting, self.scores) = (number, before % BLOCK_NUMBERS, scores);
     }
 
-    fn make_room(&mut self, waiting: usize, scores: usize) {
-        self.room.resize(BLOCK_NUMBERS + waiting + scores, 0.0);
-        // A number of numbers, and less than a block of them.
-        self.block = self.room.as_ptr().align_offset(BLOCK);
-        (self.waiting, self.scores) = (waiting, scores);
+    pub(super) fn scores(&mut self) -> &mut [f32] {
+        &mut self.room[self.waiting..][..self.scores]
     }
 }
 
 impl StripWriter {
     /// Begins a file of so many rows and columns.
-    pub(super) fn create(path: &Path, shape: (usize, usize)) -> Result<Self, PartError> {
+    pub(super) fn create(path: &Path, shape: (usize, usize), strips: Strips) -> Result<Self, PartError> {
         let large = 4 * shape.0 as u64 * shape.1 as u64 >= LARGE;
-        Self::create_in(path, shape, large)
+        Self::create_in(path, shape, strips, large)
     }
 
-    fn create_in(path: &Path, (rows, columns): (usize, usize), direct: bool) -> Result<Self, PartError> {
+    fn create_in(
+        path: &Path,
+        (rows, columns): (usize, usize),
+        strips: Strips,
+        direct: bool,
+    ) -> Result<Self, PartError> {
         let unfinished = unfinished(path);
         let file = File::create(&unfinished)?;
         let header = npy::header("<f4", &format!("({rows}, {columns})"), if direct { BLOCK } else { 64 });
@@ -76,40 +91,28 @@ impl StripWriter {
             let flags = OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC;
             writing.blocks = rustix::fs::open(&unfinished, flags, Mode::empty()).ok().map(Into::into);
         }
-        let (full, to_write) = sync_channel::<Strip>(1);
-        let (written, empty) = sync_channel(2);
-        for _ in 0..2 {
-            // There is room for both.
-            let _ = written.send(Strip { room: Vec::new(), block: 0, waiting: 0, scores: 0 });
+        let (full, to_write) = sync_channel(strips.count);
+        let (written, empty) = sync_channel(strips.count);
+        for _ in 0..strips.count {
+            let room = Room::new(BLOCK_NUMBERS + strips.scores)?;
+            // There is room for all.
+            let _ = written.send(Strip { room, number: 0, waiting: 0, scores: 0 });
         }
-        let thread = std::thread::spawn(move || {
-            for mut strip in to_write {
-                writing.put(&mut strip)?;
-                // Nobody waits for the last ones.
-                let _ = written.send(strip);
-            }
-            writing.finish()
-        });
-        let full = Some(full);
-        Ok(Self { path: path.to_owned(), unfinished, waiting: 0, full, empty, thread: Some(thread) })
+        let thread = std::thread::spawn(move || writing.all(&to_write, &written));
+        let (full, empty) = (Some(full), Mutex::new(empty));
+        Ok(Self { path: path.to_owned(), unfinished, full, empty, thread: Some(thread) })
     }
 
-    /// Room for so many scores; waits for a strip to be written if there is none.
-    pub(super) fn buffer(&mut self, scores: usize) -> Result<Strip, PartError> {
-        match self.empty.recv() {
-            Ok(mut strip) => {
-                strip.make_room(self.waiting, scores);
-                self.waiting = (self.waiting + scores) % BLOCK_NUMBERS;
-                Ok(strip)
-            }
-            Err(_) => Err(self.failure()),
-        }
+    /// A strip to be filled; waits for one to be written if there is none. None if the file can not be written, which
+    /// [`Self::finish`] explains.
+    pub(super) fn empty(&self) -> Option<Strip> {
+        self.empty.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
     }
 
-    /// Hands a strip over to be written, in the order in which they were asked for.
-    pub(super) fn write(&mut self, strip: Strip) -> Result<(), PartError> {
-        let sent = self.full.as_ref().map(|full| full.send(strip));
-        if matches!(sent, Some(Ok(()))) { Ok(()) } else { Err(self.failure()) }
+    /// Hands a strip over to be written once all before it are.
+    pub(super) fn write(&self, strip: Strip) {
+        // If nobody takes it, nobody hands out an empty one either.
+        let _ = self.full.as_ref().map(|full| full.send(strip));
     }
 
     /// Completes the file and gives it its name.
@@ -122,13 +125,6 @@ impl StripWriter {
         self.full = None;
         let Some(thread) = self.thread.take() else { return Ok(()) };
         thread.join().unwrap_or_else(|_| Err(io::Error::other("the writing thread failed")))
-    }
-
-    fn failure(&mut self) -> PartError {
-        match self.join() {
-            Err(error) => PartError::Io(error),
-            Ok(()) => PartError::Io(io::Error::other("the writing thread ended early")),
-        }
     }
 }
 
@@ -151,29 +147,41 @@ struct Writing {
 }
 
 impl Writing {
+    /// Writes strips in the order of their numbers and hands them back.
+    fn all(mut self, to_write: &Receiver<Strip>, written: &SyncSender<Strip>) -> io::Result<()> {
+        let (mut early, mut next) = (BTreeMap::new(), 0);
+        for strip in to_write {
+            early.insert(strip.number, strip);
+            while let Some(mut strip) = early.remove(&next) {
+                self.put(&mut strip)?;
+                next += 1;
+                // Nobody waits for the last ones.
+                let _ = written.send(strip);
+            }
+        }
+        self.file.write_all_at(bytemuck::cast_slice(&self.rest), self.at)
+    }
+
     fn put(&mut self, strip: &mut Strip) -> io::Result<()> {
-        let numbers = &mut strip.room[strip.block..][..strip.waiting + strip.scores];
+        let numbers = &mut strip.room[..strip.waiting + strip.scores];
         numbers[..strip.waiting].copy_from_slice(&self.rest);
         let (whole, rest) = numbers.split_at(numbers.len() / BLOCK_NUMBERS * BLOCK_NUMBERS);
         self.rest = rest.to_vec();
-        let bytes: &[u8] = bytemuck::cast_slice(whole);
-        let direct = self.blocks.as_ref().map(|blocks| blocks.write_all_at(bytes, self.at));
-        match direct {
-            Some(Ok(())) => {}
-            // Some file systems open a file like this, but do not write to it.
-            Some(Err(error)) if error.kind() == io::ErrorKind::InvalidInput => {
-                self.blocks = None;
-                self.file.write_all_at(bytes, self.at)?;
-            }
-            Some(Err(error)) => return Err(error),
-            None => self.file.write_all_at(bytes, self.at)?,
+        for piece in bytemuck::cast_slice::<f32, u8>(whole).chunks(PIECE) {
+            self.put_blocks(piece)?;
+            self.at += piece.len() as u64;
         }
-        self.at += bytes.len() as u64;
         Ok(())
     }
 
-    fn finish(self) -> io::Result<()> {
-        self.file.write_all_at(bytemuck::cast_slice(&self.rest), self.at)
+    fn put_blocks(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self.blocks.as_ref().map(|blocks| blocks.write_all_at(bytes, self.at)) {
+            // Some file systems open a file like this, but do not write to it.
+            Some(Err(error)) if error.kind() == io::ErrorKind::InvalidInput => self.blocks = None,
+            Some(written) => return written,
+            None => {}
+        }
+        self.file.write_all_at(bytes, self.at)
     }
 }
 
@@ -182,20 +190,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strips_of_any_size_make_the_same_file_past_the_cache_or_through_it() {
+    fn strips_of_any_size_and_order_make_the_same_file_past_the_cache_or_through_it() {
         let folder = tempfile::tempdir().unwrap();
         for strips in [&[1][..], &[3, 1021, 5000, 1], &[1024, 1024], &[700, 700, 700], &[100_000, 7]] {
             let total: usize = strips.iter().sum();
             let numbers: Vec<f32> = (0..total).map(|at| at as f32).collect();
             for direct in [false, true] {
                 let path = folder.path().join("all.npy");
-                let mut writer = StripWriter::create_in(&path, (1, total), direct).unwrap();
-                let mut next = 0;
-                for count in strips {
-                    let mut strip = writer.buffer(*count).unwrap();
-                    strip.scores().copy_from_slice(&numbers[next..next + count]);
-                    writer.write(strip).unwrap();
-                    next += count;
+                let room = Strips { count: strips.len(), scores: *strips.iter().max().unwrap() };
+                let writer = StripWriter::create_in(&path, (1, total), room, direct).unwrap();
+                for (number, count) in strips.iter().enumerate().rev() {
+                    let before = strips[..number].iter().sum();
+                    let mut strip = writer.empty().unwrap();
+                    strip.begin(number, before, *count);
+                    strip.scores().copy_from_slice(&numbers[before..before + count]);
+                    writer.write(strip);
                 }
                 writer.finish().unwrap();
                 let bytes = fs_err::read(&path).unwrap();
@@ -205,5 +214,21 @@ mod tests {
             }
         }
         assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_disk_that_is_full_ends_the_filling_of_strips_and_is_named_in_the_end() {
+        let (path, writes) = (Path::new("/dev/full"), Strips { count: 2, scores: 3000 });
+        let file = File::options().write(true).open(path).unwrap();
+        let writing = Writing { file, blocks: None, rest: Vec::new(), at: 0 };
+        let (full, to_write) = sync_channel(2);
+        let (written, empty) = sync_channel(2);
+        let room = Room::new(writes.scores).unwrap();
+        full.send(Strip { room, number: 0, waiting: 0, scores: writes.scores }).unwrap();
+        drop(full);
+        let error = writing.all(&to_write, &written).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        drop(written);
+        assert!(empty.recv().is_err());
     }
 }

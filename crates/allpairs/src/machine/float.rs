@@ -3,6 +3,9 @@
 //! Every product is added to its sum with one rounding, columns ascending. So a sum does not depend on the
 //! instructions that the machine has, nor on the tile that it was computed in.
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
 /// Dot products of some rows with some others at a time, by the widest instructions there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FloatKernel {
@@ -57,18 +60,19 @@ impl FloatKernel {
         }
     }
 
-    /// Dot products of two panels, [`Self::columns`] numbers for each row of the left one.
+    /// Dot products of two panels, [`Self::columns`] numbers for each row of the left one; those of the next row begin
+    /// `stride` numbers further on.
     ///
     /// A panel holds its rows side by side: the first number of each, then the second of each, and so on.
-    pub(crate) fn dot_products(self, left: &[f32], right: &[f32], out: &mut [f32]) {
+    pub(crate) fn dot_products(self, left: &[f32], right: &[f32], out: &mut [f32], stride: usize) {
         match self.set {
-            Set::Portable => tile::<{ PORTABLE.0 }, { PORTABLE.1 }>(left, right, out),
+            Set::Portable => tile::<{ PORTABLE.0 }, { PORTABLE.1 }>(left, right, out, stride),
             // SAFETY: only `available` makes a kernel, after it has seen that the machine has these instructions.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx2 => unsafe { avx2(left, right, out) },
+            Set::Avx2 => unsafe { avx2(left, right, out, stride) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx512 => unsafe { avx512(left, right, out) },
+            Set::Avx512 => unsafe { avx512(left, right, out, stride) },
         }
     }
 
@@ -78,7 +82,7 @@ impl FloatKernel {
         let (left, right) = (vec![1e-9; rows * SPUN], vec![1e-9; columns * SPUN]);
         let mut out = vec![0.0; rows * columns];
         for _ in 0..rounds {
-            self.dot_products(&left, &right, &mut out);
+            self.dot_products(&left, &right, &mut out, columns);
             std::hint::black_box(&out);
         }
         2 * (rows * columns * SPUN * rounds) as u64
@@ -96,18 +100,40 @@ const AVX512: (usize, usize) = (12, 32);
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn avx2(left: &[f32], right: &[f32], out: &mut [f32]) {
-    tile::<{ AVX2.0 }, { AVX2.1 }>(left, right, out);
+fn avx2(left: &[f32], right: &[f32], out: &mut [f32], stride: usize) {
+    tile::<{ AVX2.0 }, { AVX2.1 }>(left, right, out, stride);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-fn avx512(left: &[f32], right: &[f32], out: &mut [f32]) {
-    tile::<{ AVX512.0 }, { AVX512.1 }>(left, right, out);
+fn avx512(left: &[f32], right: &[f32], out: &mut [f32], stride: usize) {
+    const { assert!(AVX512.1 == 32) };
+    let mut sums = [[_mm512_setzero_ps(); 2]; AVX512.0];
+    for (x, y) in left.as_chunks::<{ AVX512.0 }>().0.iter().zip(right.as_chunks::<{ AVX512.1 }>().0) {
+        // SAFETY: each of the halves has 16 numbers.
+        let y = unsafe { [_mm512_loadu_ps(y.as_ptr()), _mm512_loadu_ps(y[16..].as_ptr())] };
+        for (x, sums) in x.iter().zip(&mut sums) {
+            let x = _mm512_set1_ps(*x);
+            *sums = [_mm512_fmadd_ps(x, y[0], sums[0]), _mm512_fmadd_ps(x, y[1], sums[1])];
+        }
+    }
+    for (out, sums) in out.chunks_mut(stride).zip(&sums) {
+        let (first, second) = out[..AVX512.1].split_at_mut(16);
+        // SAFETY: each of the halves has 16 numbers.
+        unsafe {
+            _mm512_storeu_ps(first.as_mut_ptr(), sums[0]);
+            _mm512_storeu_ps(second.as_mut_ptr(), sums[1]);
+        }
+    }
 }
 
 #[inline(always)]
-fn tile<const ROWS: usize, const COLUMNS: usize>(left: &[f32], right: &[f32], out: &mut [f32]) {
+fn tile<const ROWS: usize, const COLUMNS: usize>(
+    left: &[f32],
+    right: &[f32],
+    out: &mut [f32],
+    stride: usize,
+) {
     let mut sums = [[0.0f32; COLUMNS]; ROWS];
     for (x, y) in left.as_chunks::<ROWS>().0.iter().zip(right.as_chunks::<COLUMNS>().0) {
         for row in 0..ROWS {
@@ -116,8 +142,8 @@ fn tile<const ROWS: usize, const COLUMNS: usize>(left: &[f32], right: &[f32], ou
             }
         }
     }
-    for (out, sums) in out.chunks_exact_mut(COLUMNS).zip(&sums) {
-        out.copy_from_slice(sums);
+    for (out, sums) in out.chunks_mut(stride).zip(&sums) {
+        out[..COLUMNS].copy_from_slice(sums);
     }
 }
 
@@ -132,10 +158,15 @@ mod tests {
             for kernel in FloatKernel::available() {
                 let left: Vec<f32> = (0..kernel.rows() * columns).map(number).collect();
                 let right: Vec<f32> = (0..kernel.columns() * columns).map(|at| number(at + 5)).collect();
-                let mut out = vec![f32::NAN; kernel.rows() * kernel.columns()];
-                kernel.dot_products(&left, &right, &mut out);
+                let stride = kernel.columns() + 3;
+                let mut out = vec![f32::NAN; kernel.rows() * stride];
+                kernel.dot_products(&left, &right, &mut out, stride);
                 for (at, found) in out.iter().enumerate() {
-                    let (row, column) = (at / kernel.columns(), at % kernel.columns());
+                    let (row, column) = (at / stride, at % stride);
+                    if column >= kernel.columns() {
+                        assert!(found.is_nan(), "{kernel:?} wrote beside its tile");
+                        continue;
+                    }
                     let sum = (0..columns).fold(0.0f32, |sum, k| {
                         left[k * kernel.rows() + row].mul_add(right[k * kernel.columns() + column], sum)
                     });

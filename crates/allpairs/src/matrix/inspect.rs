@@ -46,19 +46,27 @@ impl FactsByRow {
 
     /// Takes in the rows of a sparse file.
     pub(crate) fn push_sparse(&mut self, file: &SparseFile) {
-        let of_row = |bytes: &mut Vec<u8>, row: usize| {
-            bytes.clear();
-            for entry in file.row(row) {
-                bytes.extend_from_slice(&entry.column.to_le_bytes());
-                bytes.extend_from_slice(&entry.value.to_le_bytes());
+        let of_rows = |bytes: &mut Vec<u8>, (piece, fingerprints): (usize, &mut [u128])| {
+            let mut unit_rows = 0;
+            for (row, fingerprint) in (piece * INSPECTED_ROWS..).zip(fingerprints) {
+                let (entries, mut squares) = (file.row(row), 0.0);
+                bytes.clear();
+                bytes.reserve(entries.len() * 12);
+                entries.for_each(|column, value| {
+                    // Columns have 32 bits.
+                    bytes.extend_from_slice(&(column as u32).to_le_bytes());
+                    bytes.extend_from_slice(&value.to_le_bytes());
+                    squares += value * value;
+                });
+                *fingerprint = xxh3_128(bytes);
+                unit_rows += u64::from(is_unit(squares.sqrt()));
             }
-            let squares = file.row(row).iter().map(|entry| entry.value * entry.value);
-            (xxh3_128(bytes), u64::from(is_unit(squares.sum::<f64>().sqrt())))
+            unit_rows
         };
-        let (fingerprints, unit): (Vec<u128>, Vec<u64>) =
-            (0..file.rows()).into_par_iter().map_init(Vec::new, of_row).unzip();
-        self.fingerprints.extend(fingerprints);
-        self.unit_rows += unit.iter().sum::<u64>();
+        let before = self.fingerprints.len();
+        self.fingerprints.resize(before + file.rows(), 0);
+        let pieces = self.fingerprints[before..].par_chunks_mut(INSPECTED_ROWS).enumerate();
+        self.unit_rows += pieces.map_init(Vec::new, of_rows).sum::<u64>();
     }
 }
 

@@ -6,7 +6,7 @@ use super::{Content, OpenedFile, Reading};
 use crate::dense::{Bytes, DenseFile};
 use crate::element::Element;
 use crate::problem::FileProblem;
-use crate::sparse::{Numbers, SparseFile, StoredCsr};
+use crate::sparse::{Indices, SparseFile, StoredCsr, Values};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Int64Type, Schema};
@@ -243,13 +243,15 @@ impl TableRows {
 
     fn sparse(self, path: &Path) -> Result<SparseFile, FileProblem> {
         let greatest = self.indices.iter().copied().max().unwrap_or(0).max(0);
-        let stored = StoredCsr {
-            columns: greatest as u64 + 1,
-            indptr: self.indptr,
-            indices: self.indices.as_slice().into(),
-            values: Numbers { bytes: self.numbers, encoding: self.element.little_endian() },
-        };
-        SparseFile::new(path, stored)
+        let columns = greatest as u64 + 1;
+        let indices = Indices::new(&self.indices, (columns, 0));
+        drop(self.indices);
+        let values = Values::decoded(&self.numbers, self.element.little_endian());
+        drop(self.numbers);
+        SparseFile::new(
+            path,
+            StoredCsr { columns, indptr: self.indptr, indices, values, element: self.element },
+        )
     }
 }
 

@@ -6,7 +6,7 @@ use crate::dense::{DenseFile, DenseMatrix};
 use crate::element::Element;
 use crate::machine::Vectors;
 use crate::matrix::inspect;
-use crate::sparse::{Numbers, SparseFile, SparseRows, StoredCsr};
+use crate::sparse::{Indices, SparseFile, SparseRows, StoredCsr, Values};
 use std::path::{Path, PathBuf};
 
 /// For each row columns and bits of scores.
@@ -53,8 +53,9 @@ fn sparse_digits() -> Matrix {
         }
         indptr.push(indices.len() as i64);
     }
-    let values = Numbers { bytes, encoding: Element::F32.little_endian() };
-    let stored = StoredCsr { columns: 64, indptr, indices: indices.as_slice().into(), values };
+    let values = Values::decoded(&bytes, Element::F32.little_endian());
+    let indices = Indices::new(&indices, (64, 0));
+    let stored = StoredCsr { columns: 64, indptr, indices, values, element: Element::F32 };
     Matrix::Sparse(SparseRows::join(vec![SparseFile::new("digits".as_ref(), stored).unwrap()]).unwrap())
 }
 

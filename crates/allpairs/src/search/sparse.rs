@@ -2,11 +2,11 @@
 
 mod by_row;
 mod frequent;
-mod ordered;
 mod prefix;
 mod screen;
 mod signature;
 mod turned;
+mod weights;
 
 pub(super) use by_row::neighbours;
 pub(super) use screen::SparseScreen;

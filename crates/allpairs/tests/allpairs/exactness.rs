@@ -4,6 +4,7 @@ use crate::support::{bits, npy, npy_f64, oracle, oracle_score, run};
 use proptest::prelude::*;
 use std::io::Write;
 use std::path::Path;
+use zip::CompressionMethod;
 use zip::write::SimpleFileOptions;
 
 /// Numbers that bring float arithmetic to its limits, besides plain ones.
@@ -55,8 +56,12 @@ fn channel(name: &str, bytes: &[u8]) -> tempfile::TempDir {
     folder
 }
 
-/// A CSR archive that holds the rows, entries in falling order of their columns.
+/// A compressed CSR archive that holds the rows, entries in falling order of their columns.
 pub(crate) fn write_npz(path: &Path, rows: &[Vec<f64>]) {
+    write_npz_by(CompressionMethod::Deflated, path, rows);
+}
+
+pub(crate) fn write_npz_by(method: CompressionMethod, path: &Path, rows: &[Vec<f64>]) {
     let (mut data, mut indices, mut indptr) = (Vec::new(), Vec::new(), vec![0i64]);
     for row in rows {
         for (column, value) in row.iter().enumerate().rev() {
@@ -88,7 +93,8 @@ pub(crate) fn write_npz(path: &Path, rows: &[Vec<f64>]) {
         ("data", header("<f8", &format!("({},)", data.len() / 8), &data)),
     ];
     for (name, bytes) in members {
-        archive.start_file(format!("{name}.npy"), SimpleFileOptions::default()).unwrap();
+        let options = SimpleFileOptions::default().compression_method(method);
+        archive.start_file(format!("{name}.npy"), options).unwrap();
         archive.write_all(&bytes).unwrap();
     }
     archive.finish().unwrap();

@@ -1,5 +1,6 @@
 //! Files: what can be read, and what is said of what can not.
 
+use crate::exactness::write_npz_by;
 use crate::support::{bits, npy, npy_f64, run, run_host};
 use arrow::array::{
     ArrayRef, FixedSizeListArray, Float16Array, Float32Array, Float64Array, Int32Array, ListArray,
@@ -11,6 +12,7 @@ use parquet::file::properties::WriterProperties;
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
+use zip::CompressionMethod;
 
 fn fixture(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
@@ -179,6 +181,40 @@ fn archives_of_scipy_are_read_as_scipy_reads_them() {
             let found = bits(&run(sparse.path(), hyperparameters, 3, 1));
             assert_eq!(found, bits(&run(dense.path(), hyperparameters, 1, 2)), "{name} {hyperparameters:?}");
         }
+    }
+}
+
+/// Rows of which the entries take several of the pieces that are read at a time.
+fn many_entries() -> Vec<Vec<f64>> {
+    (0..300).map(|row| (0..200).map(|column| f64::from((row * 37 + column * 11) % 101)).collect()).collect()
+}
+
+#[test]
+fn a_large_archive_is_read_piece_by_piece_whether_it_is_compressed_or_not() {
+    let dense = channel(&[("m.npy", &npy_f64(&many_entries()))]);
+    let expected = bits(&run(dense.path(), &[], 1, 1));
+    for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
+        let sparse = channel(&[]);
+        write_npz_by(method, &sparse.path().join("m.npz"), &many_entries());
+        for threads in [1, 2] {
+            assert_eq!(bits(&run(sparse.path(), &[], 1, threads)), expected, "{method} {threads}");
+        }
+    }
+}
+
+#[test]
+fn an_archive_that_was_changed_is_refused_by_its_checksum() {
+    let folder = channel(&[]);
+    let path = folder.path().join("m.npz");
+    write_npz_by(CompressionMethod::Stored, &path, &many_entries());
+    let whole = fs_err::read(&path).unwrap();
+    // The lowest bit of a value in the middle, and in the last piece.
+    for part in [2, 10] {
+        let mut bytes = whole.clone();
+        let at = whole.len() - whole.len() / part;
+        bytes[at] ^= 1;
+        fs_err::write(&path, bytes).unwrap();
+        assert_eq!(refusal(folder.path()), "m.npz: can not be read: Invalid checksum");
     }
 }
 

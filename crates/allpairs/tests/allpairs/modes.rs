@@ -1,6 +1,6 @@
 //! What can be asked for beside the nearest rows, against an oracle that computes every score by the definition.
 
-use crate::exactness::adversarial;
+use crate::exactness::{adversarial, write_npz};
 use crate::formats::read_labels;
 use crate::inputs::channel;
 use crate::support::{Pair, bits, npy_f64, oracle, oracle_score, read_part, run, run_host};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, HashSet};
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use trainyard_allpairs::{Checkpoints, TrainError, TrainInput, TrainReport, neighbours_of, train};
 
 /// A run with everything that can be given.
@@ -171,13 +171,47 @@ fn distances_are_from_zero_to_two_in_the_order_of_the_scores() {
 }
 
 #[test]
-fn the_whole_matrix_is_the_same_bytes_for_any_number_of_hosts() {
-    let rows: Vec<Vec<f64>> =
-        (0..301).map(|r| (0..37).map(|c| f64::from(((r * 37 + c * 11) as f32).sin())).collect()).collect();
+fn the_whole_matrix_is_the_same_bytes_for_any_number_of_hosts_and_threads() {
+    let sine = |r: i32, c: i32| f64::from(((r * 37 + c * 11) as f32).sin());
+    let rows: Vec<Vec<f64>> = (0..301).map(|r| (0..37).map(|c| sine(r, c)).collect()).collect();
     let one = full(&rows, &[], 1);
     for hosts in [2, 3, 7] {
         assert!(full(&rows, &[], hosts) == one, "{hosts} hosts");
     }
+    let (dense, sparse) = (matrix(&rows), tempfile::tempdir().unwrap());
+    write_npz(&sparse.path().join("m.npz"), &rows);
+    for folder in [&dense, &sparse] {
+        let of_threads = [1, 2, 5].map(|threads| {
+            let output = tempfile::tempdir().unwrap();
+            let report =
+                run_host(folder.path(), &[("full", "true")], (0, 1), threads, output.path()).unwrap();
+            (fs_err::read(output.path().join("part-algo-1.npy")).unwrap(), report.scores)
+        });
+        assert!(of_threads.iter().all(|of| *of == of_threads[0]));
+    }
+}
+
+#[test]
+fn a_stop_ends_the_writing_of_the_whole_matrix_and_leaves_nothing() {
+    let rows: Vec<Vec<f64>> = (0..500).map(|r| vec![f64::from(r), 1.0]).collect();
+    let (folder, output) = (matrix(&rows), tempfile::tempdir().unwrap());
+    let stop = AtomicBool::new(false);
+    let ended = train(&TrainInput {
+        matrix: folder.path(),
+        query: None,
+        hyperparameters: &BTreeMap::from([("full".to_owned(), "true".to_owned())]),
+        host: "algo-1",
+        rank: 0,
+        world_size: 1,
+        output: output.path(),
+        checkpoints: None,
+        threads: NonZeroUsize::new(2),
+        stop: &stop,
+        progress: &|_| stop.store(true, Ordering::Relaxed),
+        note: &|_| {},
+    });
+    assert!(matches!(ended, Err(TrainError::Stopped)));
+    assert_eq!(fs_err::read_dir(output.path()).unwrap().count(), 0);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::score::score;
 use crate::search::Search;
 use crate::search::share::Share;
 use crate::settings::Selection;
-use crate::sparse::{Entry, SparseRows};
+use crate::sparse::SparseRows;
 use std::ops::Range;
 
 /// A row that may be a neighbour, with the least and the greatest score that it may have.
@@ -24,6 +24,13 @@ struct Candidate {
     row: u32,
     least: f32,
     greatest: f32,
+}
+
+/// One entry of a row.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    column: u32,
+    value: f64,
 }
 
 /// Sums of one row after the other, reused.
@@ -73,10 +80,9 @@ impl<'a> ByRow<'a> {
         partners: &[Range<usize>],
         selection: &Selection,
     ) -> Vec<Neighbour> {
-        let entries = self.matrix.row(row);
-        entries.iter().for_each(|entry| self.spread[entry.column as usize] = entry.value);
+        self.matrix.spread(row, &mut self.spread);
         let list = row_neighbours(self.matrix, (row, &self.spread), &mut self.sums, (partners, selection));
-        entries.iter().for_each(|entry| self.spread[entry.column as usize] = 0.0);
+        self.matrix.clear(row, &mut self.spread);
         list
     }
 }
@@ -115,11 +121,14 @@ fn row_neighbours(
 
 /// The entries of a row that are worth summing up, and what the others can add to a score, at most `most`.
 fn split_columns(matrix: &SparseRows, row: usize, most: f64) -> (Vec<Entry>, f64) {
-    let mut entries = matrix.row(row).to_vec();
+    let mut entries = Vec::new();
+    // Columns have 32 bits.
+    matrix.row(row).for_each(|column, value| entries.push(Entry { column: column as u32, value }));
     if most <= 0.0 {
         return (entries, 0.0);
     }
-    entries.sort_by_key(|entry| matrix.index().column(entry.column).len());
+    // Columns are numbered from rare to frequent.
+    entries.sort_unstable_by_key(|entry| entry.column);
     let (mut squares, mut left_out) = (0.0, 0.0);
     while let Some(entry) = entries.last() {
         squares += entry.value * entry.value;

@@ -6,9 +6,8 @@
 //! bound is put on top. Whoever passes is looked at again with a narrower bound, by signatures in the frequent
 //! columns. Where to draw the line is decided by an estimate of the cost.
 
-use super::ordered::Ordered;
-use super::signature::{UNIT, groups, signatures};
-use crate::machine::LONG_SIGNATURE;
+use super::signature::{Groups, LongSignature, UNIT};
+use super::weights::Weights;
 use crate::settings::Selection;
 use rayon::prelude::*;
 
@@ -31,42 +30,42 @@ const NEAR: f32 = 0.9;
 /// The frequent columns.
 #[derive(Debug)]
 pub(super) struct Frequent {
-    /// For each row its entries in other columns, which come first.
-    pub(super) lengths: Vec<u32>,
+    /// The first of them.
+    pub(super) first: u32,
     /// For each row its norm in frequent columns, over the whole norm; a little too much rather than too little.
     pub(super) rests: Vec<f32>,
     /// For each row its signature in frequent columns, in units of its norm there; none if no column is frequent.
-    pub(super) signatures: Vec<[i8; LONG_SIGNATURE]>,
+    pub(super) signatures: Vec<LongSignature>,
     /// What is to be expected for each pair, in nanoseconds.
     pub(super) cost: f64,
 }
 
 impl Frequent {
-    pub(super) fn choose(ordered: &Ordered, selection: &Selection) -> Self {
-        let levels = Levels::of(ordered);
-        let (level, cost) = levels.cheapest(ordered, selection);
-        let first = ordered.counts.len().saturating_sub(LEVELS[level]);
-        let (mut lengths, mut rests) = (Vec::new(), Vec::new());
-        let of_row = |row: usize| {
-            let (columns, weights) = ordered.row(row);
-            let length = columns.partition_point(|column| (*column as usize) < first);
-            (length as u32, rest(&weights[length..]))
+    pub(super) fn choose(weights: Weights, selection: &Selection) -> Self {
+        let levels = Levels::of(weights);
+        let (level, cost) = levels.cheapest(weights, selection);
+        let first = weights.columns().saturating_sub(LEVELS[level]);
+        let rests: Vec<f32> =
+            (0..weights.rows()).into_par_iter().map(|row| rest(weights, row, first)).collect();
+        let signatures = if first < weights.columns() {
+            Groups::new(weights, first).long(weights, |row| rests[row])
+        } else {
+            Vec::new()
         };
-        (0..ordered.rows()).into_par_iter().map(of_row).unzip_into_vecs(&mut lengths, &mut rests);
-        let mut frequent = Self { lengths, rests, signatures: Vec::new(), cost };
-        if first < ordered.counts.len() {
-            let groups = groups::<LONG_SIGNATURE>(ordered, first..ordered.counts.len());
-            frequent.signatures = signatures(ordered, (first, &groups), |row| frequent.rests[row]);
-        }
-        frequent
+        // Columns have 32 bits.
+        Self { first: first as u32, rests, signatures, cost }
     }
 
     /// What one unit of the product of two signatures is worth for the product of two rests.
     pub(super) const OF_PRODUCT: f32 = (1.0 / (UNIT * UNIT)) as f32;
 }
 
-fn rest(left_out: &[f32]) -> f32 {
-    let squares: f64 = left_out.iter().map(|weight| f64::from(*weight).powi(2)).sum();
+/// Norm of a row in the columns from this one on.
+fn rest(weights: Weights, row: usize, first: usize) -> f32 {
+    let mut squares = 0.0;
+    weights.row(row, |column, weight| {
+        squares += if column < first { 0.0 } else { f64::from(weight).powi(2) };
+    });
     if squares == 0.0 { 0.0 } else { (squares.sqrt() as f32 * (1.0 + 1e-6)).next_up() }
 }
 
@@ -79,26 +78,26 @@ struct Levels {
 }
 
 impl Levels {
-    fn of(ordered: &Ordered) -> Self {
-        let columns = ordered.counts.len();
+    fn of(weights: Weights) -> Self {
+        let columns = weights.columns();
         let level = |column: usize| LEVELS.partition_point(|level| *level < columns - column) - 1;
         let of_column: Vec<u8> = (0..columns).map(|column| level(column) as u8).collect();
         let mut products = vec![0.0; LEVELS.len()];
-        for (count, level) in ordered.counts.iter().zip(&of_column) {
+        for (count, level) in weights.counts().iter().zip(&of_column) {
             products[usize::from(*level)] += f64::from(*count).powi(2);
         }
         for level in (0..LEVELS.len() - 1).rev() {
             products[level] += products[level + 1];
         }
-        let pairs = (ordered.rows() as f64).powi(2);
+        let pairs = (weights.rows() as f64).powi(2);
         products.iter_mut().for_each(|products| *products /= pairs);
         Self { of_column, products }
     }
 
     /// The level that promises the least work, and how much that is.
-    fn cheapest(&self, ordered: &Ordered, selection: &Selection) -> (usize, f64) {
-        let (passed, scored) = self.survivors(ordered, selection);
-        let scored = scored * ordered.entries_of_row() * SCORED_ENTRY;
+    fn cheapest(&self, weights: Weights, selection: &Selection) -> (usize, f64) {
+        let (passed, scored) = self.survivors(weights, selection);
+        let scored = scored * weights.entries_of_row() * SCORED_ENTRY;
         let cost = |level: usize| {
             self.products[level] * PRODUCT + f64::from(passed[level]) * LOOKED_AT + scored + COMPARED
         };
@@ -108,29 +107,28 @@ impl Levels {
 
     /// For each level the part of all pairs that its bound lets through, and the part that is scored, judged by a
     /// sample.
-    fn survivors(&self, ordered: &Ordered, selection: &Selection) -> (Bounds, f64) {
+    fn survivors(&self, weights: Weights, selection: &Selection) -> (Bounds, f64) {
         let others: Vec<(usize, Bounds)> =
-            ordered.sample(SAMPLE.1).into_iter().map(|row| (row, self.bounds(ordered, row))).collect();
-        let new_spread = || vec![0.0f32; ordered.counts.len()];
+            weights.sample(SAMPLE.1).into_iter().map(|row| (row, self.bounds(weights, row))).collect();
+        let new_spread = || vec![0.0f32; weights.columns()];
         let of_row = |spread: &mut Vec<f32>, row: usize| {
-            let (columns, weights) = ordered.row(row);
-            columns.iter().zip(weights).for_each(|(column, weight)| spread[*column as usize] = *weight);
-            let own = self.bounds(ordered, row);
+            weights.row(row, |column, weight| spread[column] = weight);
+            let own = self.bounds(weights, row);
             let sums = |(other, bounds): &(usize, Bounds)| {
-                let mut sums = self.sums(ordered, *other, spread);
+                let mut sums = self.sums(weights, *other, spread);
                 sums.iter_mut().zip(own.iter().zip(bounds)).for_each(|(sum, (a, b))| *sum += a * b);
                 sums
             };
             let sums: Vec<Bounds> = others.iter().filter(|(other, _)| *other != row).map(sums).collect();
-            columns.iter().for_each(|column| spread[*column as usize] = 0.0);
-            (likely_floor(&sums, selection, ordered.rows()), sums)
+            weights.row(row, |column, _| spread[column] = 0.0);
+            (likely_floor(&sums, selection, weights.rows()), sums)
         };
         let of_rows: Vec<(f32, Vec<Bounds>)> =
-            ordered.sample(SAMPLE.0).into_par_iter().map_init(new_spread, of_row).collect();
+            weights.sample(SAMPLE.0).into_par_iter().map_init(new_spread, of_row).collect();
         let floors: Vec<f32> = of_rows.iter().map(|(floor, _)| *floor).collect();
         let share = |level: usize, factor: f32| {
             let above =
-                of_rows.iter().map(|(floor, sums)| count_above(sums, level, (*floor * factor, &floors)));
+                of_rows.par_iter().map(|(floor, sums)| count_above(sums, level, (*floor * factor, &floors)));
             above.sum::<usize>() as f32
                 / of_rows.iter().map(|(_, sums)| sums.len()).sum::<usize>().max(1) as f32
         };
@@ -138,12 +136,11 @@ impl Levels {
     }
 
     /// Norm of a row in the columns that each level leaves out.
-    fn bounds(&self, ordered: &Ordered, row: usize) -> Bounds {
+    fn bounds(&self, weights: Weights, row: usize) -> Bounds {
         let mut squares = [0.0; LEVELS.len()];
-        let (columns, weights) = ordered.row(row);
-        for (column, weight) in columns.iter().zip(weights) {
-            squares[usize::from(self.of_column[*column as usize])] += weight * weight;
-        }
+        weights.row(row, |column, weight| {
+            squares[usize::from(self.of_column[column])] += weight * weight;
+        });
         // The columns of a level are left out by all above it.
         let mut before = 0.0;
         squares.map(|square| {
@@ -154,12 +151,11 @@ impl Levels {
     }
 
     /// What each level adds up for a row and one that is spread out.
-    fn sums(&self, ordered: &Ordered, row: usize, spread: &[f32]) -> Bounds {
+    fn sums(&self, weights: Weights, row: usize, spread: &[f32]) -> Bounds {
         let mut sums = [0.0; LEVELS.len()];
-        let (columns, weights) = ordered.row(row);
-        for (column, weight) in columns.iter().zip(weights) {
-            sums[usize::from(self.of_column[*column as usize])] += weight * spread[*column as usize];
-        }
+        weights.row(row, |column, weight| {
+            sums[usize::from(self.of_column[column])] += weight * spread[column];
+        });
         for level in (0..LEVELS.len() - 1).rev() {
             sums[level] += sums[level + 1];
         }

@@ -7,11 +7,11 @@
 
 use super::by_row::ByRow;
 use super::frequent::{COMPARED, Frequent};
-use super::ordered::Ordered;
 use super::prefix::Prefixes;
-use super::signature::unsigned;
-use super::turned::Turned;
-use crate::machine::{LONG_SIGNATURE, Limits, SIGNATURES_TOGETHER, ShortRows, Vectors};
+use super::signature::{LongSignature, unsigned};
+use super::turned::{Kept, Turned};
+use super::weights::Weights;
+use crate::machine::{Limits, SIGNATURES_TOGETHER, ShortRows, Vectors};
 use crate::neighbours::Neighbour;
 use crate::quantised::Margin;
 use crate::score::score;
@@ -42,7 +42,7 @@ pub(in crate::search) struct SparseScreen<'a> {
     board: Board<'a>,
     share: &'a Share,
     matrix: &'a SparseRows,
-    ordered: Ordered<'a>,
+    weights: Weights<'a>,
     way: Way,
     vectors: Vectors,
 }
@@ -54,14 +54,14 @@ enum Way {
 }
 
 impl Way {
-    fn choose(ordered: &Ordered, search: &Search) -> Self {
+    fn choose(weights: Weights, search: &Search) -> Self {
         let threshold = search.selection.threshold;
-        let prefixes = Prefixes::if_cheaper(ordered, threshold, f64::INFINITY);
+        let prefixes = Prefixes::if_cheaper(weights, threshold, f64::INFINITY);
         match prefixes {
             // Sums are compared for every pair, which alone takes longer.
             Some(prefixes) if prefixes.cost <= COMPARED => Self::Signatures(prefixes),
             prefixes => {
-                let frequent = Frequent::choose(ordered, &search.selection);
+                let frequent = Frequent::choose(weights, &search.selection);
                 match prefixes.filter(|prefixes| prefixes.cost < frequent.cost) {
                     Some(prefixes) => Self::Signatures(prefixes),
                     None => Self::Sums(frequent),
@@ -70,11 +70,11 @@ impl Way {
         }
     }
 
-    /// For each row how many of its entries it is looked for by.
-    fn lengths(&self) -> &[u32] {
+    /// The column before which the front of a row ends.
+    fn end(&self, row: usize) -> u32 {
         match self {
-            Self::Signatures(prefixes) => &prefixes.lengths,
-            Self::Sums(frequent) => &frequent.lengths,
+            Self::Signatures(prefixes) => prefixes.ends[row],
+            Self::Sums(frequent) => frequent.first,
         }
     }
 }
@@ -86,21 +86,21 @@ impl<'a> SparseScreen<'a> {
         matrix: &'a SparseRows,
         margin: Margin,
     ) -> Self {
-        let ordered = Ordered::new(matrix, search.stop);
-        let way = Way::choose(&ordered, search);
+        let weights = Weights { matrix };
+        let way = Way::choose(weights, search);
         // Pairs without a common column are never looked at.
         let board = Board::new(search, margin, margin.positive());
-        Self { board, share, matrix, ordered, way, vectors: Vectors::best() }
+        Self { board, share, matrix, weights, way, vectors: Vectors::best() }
     }
 
     /// The same by signatures, if it can be, or by sums, whatever is cheaper.
     #[cfg(test)]
     pub(in crate::search) fn by_signatures(mut self, wanted: bool) -> Self {
         let selection = &self.board.search.selection;
-        let prefixes = Prefixes::if_cheaper(&self.ordered, selection.threshold, f64::INFINITY);
+        let prefixes = Prefixes::if_cheaper(self.weights, selection.threshold, f64::INFINITY);
         self.way = match prefixes.filter(|_| wanted) {
             Some(prefixes) => Way::Signatures(prefixes),
-            None => Way::Sums(Frequent::choose(&self.ordered, selection)),
+            None => Way::Sums(Frequent::choose(self.weights, selection)),
         };
         self
     }
@@ -177,9 +177,9 @@ impl<'a> SparseScorer<'a> {
 
     fn hold(&mut self, row: usize) {
         if let Some(held) = self.held {
-            self.screen.matrix.row(held).iter().for_each(|entry| self.spread[entry.column as usize] = 0.0);
+            self.screen.matrix.clear(held, &mut self.spread);
         }
-        self.screen.matrix.row(row).iter().for_each(|entry| self.spread[entry.column as usize] = entry.value);
+        self.screen.matrix.spread(row, &mut self.spread);
         self.held = Some(row);
     }
 }
@@ -246,7 +246,7 @@ enum Means {
         sums: Box<Sums>,
         limits: Limits,
         /// Signatures of the block's rows in frequent columns, in their order; none if no column is frequent.
-        signatures: Vec<[i8; LONG_SIGNATURE]>,
+        signatures: Vec<LongSignature>,
         above: Vec<(u16, f32)>,
     },
 }
@@ -356,9 +356,9 @@ fn sift(
     passed: &mut Vec<u16>,
 ) {
     let one = unsigned(&prefixes.signatures[other]);
-    for (column, _) in screen.ordered.front(other, prefixes.lengths[other]) {
+    prefixes.of_row(screen.weights, other, |column| {
         screen.vectors.pass_rows((&one, prefixes.least), (turned.places(column), rows), passed);
-    }
+    });
     passed.sort_unstable();
     passed.dedup();
 }
@@ -369,16 +369,14 @@ fn add_up(
     (other, frequent): (usize, &Frequent),
     (turned, sums): (&Turned, &mut [f32; 1 << 16]),
 ) {
-    for (column, weight) in screen.ordered.front(other, frequent.lengths[other]) {
-        turned.add(column, weight, sums);
-    }
+    screen.weights.front(other, frequent.first, |column, weight| turned.add(column, weight, sums));
 }
 
 /// Keeps the rows that may reach a floor by their sums and their signatures in frequent columns.
 fn keep_near(
     screen: &SparseScreen,
     (other, frequent, floor): (usize, &Frequent, f32),
-    (limits, signatures): (&Limits, &[[i8; LONG_SIGNATURE]]),
+    (limits, signatures): (&Limits, &[LongSignature]),
     above: &mut Vec<(u16, f32)>,
 ) {
     let unit = frequent.rests[other] * Frequent::OF_PRODUCT;
@@ -399,10 +397,10 @@ impl Worker for Room<'_> {
         // A block has fewer rows than 16 bits count.
         self.turned.order.clear();
         self.turned.order.extend(0..block.rows.len() as u16);
-        let step = match (&screen.way, &mut self.means) {
+        let kept = match (&screen.way, &mut self.means) {
             (Way::Signatures(prefixes), Means::Signatures(rows)) => {
                 rows.set(&prefixes.signatures[block.rows.clone()]);
-                SIGNATURES_TOGETHER
+                Kept::Places(SIGNATURES_TOGETHER)
             }
             (Way::Sums(frequent), Means::Sums { limits, signatures, .. }) => {
                 let rests = &frequent.rests[block.rows.clone()];
@@ -413,11 +411,11 @@ impl Worker for Room<'_> {
                 if let Some(of_block) = frequent.signatures.get(block.rows.clone()) {
                     signatures.extend(self.turned.order.iter().map(|at| of_block[usize::from(*at)]));
                 }
-                1
+                Kept::Weights
             }
-            _ => 1,
+            _ => Kept::Weights,
         };
-        self.turned.turn(&screen.ordered, block.rows.clone(), (screen.way.lengths(), step));
+        self.turned.turn(screen.weights, block.rows.clone(), (|row| screen.way.end(row), kept));
         self.loaded = Some(block.rows.start);
     }
 

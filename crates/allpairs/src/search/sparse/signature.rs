@@ -3,67 +3,101 @@
 //! The *signature* of a row has its norms in groups of columns, in units of 1/127 of a given length, rounded up. By
 //! Cauchy and Schwarz in each group, the product of two signatures is not below what the groups add to their score.
 
-use super::ordered::Ordered;
+use super::weights::Weights;
+use crate::machine::{LONG_SIGNATURE, SIGNATURE};
 use rayon::prelude::*;
-use std::ops::Range;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// What the given length becomes.
 pub(super) const UNIT: f64 = 127.0;
 
-/// The group of each column of a range, so that all of `N` groups have about the same share of all rows.
-pub(super) fn groups<const N: usize>(ordered: &Ordered, columns: Range<usize>) -> Vec<u8> {
-    let mut shares = vec![0.0f64; columns.len()];
-    for row in 0..ordered.rows() {
-        let (of_row, weights) = ordered.row(row);
-        let first = of_row.partition_point(|column| (*column as usize) < columns.start);
-        for (column, weight) in of_row[first..].iter().zip(&weights[first..]) {
-            if let Some(share) = shares.get_mut(*column as usize - columns.start) {
-                *share += f64::from(weight * weight);
-            }
-        }
-    }
-    let mut order: Vec<u32> = (0..shares.len() as u32).collect();
-    order.sort_unstable_by(|a, b| shares[*b as usize].total_cmp(&shares[*a as usize]).then(a.cmp(b)));
-    let mut of_groups = [0.0f64; N];
-    let mut groups = vec![0; shares.len()];
-    for column in order {
-        let least = (0..N).min_by(|a, b| of_groups[*a].total_cmp(&of_groups[*b])).unwrap_or(0);
-        of_groups[least] += shares[column as usize];
-        groups[column as usize] = least as u8;
-    }
-    groups
+/// What a square of 1 adds to the share of its column: 2³² rows of them fit 64 bits.
+const ONE: f32 = (1u64 << 31) as f32;
+
+pub(super) type Signature = [i8; SIGNATURE];
+
+pub(super) type LongSignature = [i8; LONG_SIGNATURE];
+
+/// Squares of the norms of a row in the groups.
+type Squares = [f32; LONG_SIGNATURE];
+
+/// Columns in groups that have about the same share of all rows.
+#[derive(Debug)]
+pub(super) struct Groups {
+    first: usize,
+    /// The group of each column from the first one on.
+    of_columns: Vec<u8>,
 }
 
-/// The signatures of all rows in the columns that have groups, which begin with `first`. `length` of a row becomes
-/// [`UNIT`].
-pub(super) fn signatures<const N: usize>(
-    ordered: &Ordered,
-    (first, groups): (usize, &[u8]),
-    length: impl Fn(usize) -> f32 + Sync,
-) -> Vec<[i8; N]> {
-    let of_row = |row: usize| {
-        let (columns, weights) = ordered.row(row);
-        let begin = columns.partition_point(|column| (*column as usize) < first);
-        let mut squares = [0.0f64; N];
-        for (column, weight) in columns[begin..].iter().zip(&weights[begin..]) {
-            if let Some(group) = groups.get(*column as usize - first) {
-                squares[usize::from(*group)] += f64::from(*weight).powi(2);
+impl Groups {
+    /// Groups of the columns from this one on.
+    pub(super) fn new(weights: Weights, first: usize) -> Self {
+        let mut shares = weights.sums(|row, shares| {
+            weights.row(row, |column, weight| shares[column] += (weight * weight * ONE) as u64);
+        });
+        let mut order: Vec<(Reverse<u64>, usize)> = shares.drain(first..).map(Reverse).zip(0..).collect();
+        order.par_sort_unstable();
+        let mut groups: BinaryHeap<_> = (0..LONG_SIGNATURE as u8).map(|group| Reverse((0, group))).collect();
+        let mut of_columns = vec![0; order.len()];
+        for (Reverse(share), column) in order {
+            // There is always a least one.
+            let Some(mut least) = groups.peek_mut() else { break };
+            let Reverse((of_group, group)) = &mut *least;
+            of_columns[column] = *group;
+            *of_group += share;
+        }
+        Self { first, of_columns }
+    }
+
+    fn squares(&self, weights: Weights, row: usize) -> Squares {
+        let mut squares = [0.0; LONG_SIGNATURE];
+        weights.row(row, |column, weight| {
+            if let Some(group) = column.checked_sub(self.first).and_then(|at| self.of_columns.get(at)) {
+                squares[usize::from(*group) % LONG_SIGNATURE] += weight * weight;
             }
-        }
-        let length = length(row);
-        if length == 0.0 {
-            return [0; N];
-        }
-        let unit = (UNIT as f32) * (1.0 + 1e-6) / length;
-        squares.map(|square| round_up(square.sqrt() as f32 * unit))
-    };
-    (0..ordered.rows()).into_par_iter().map(of_row).collect()
+        });
+        squares
+    }
+
+    /// Short and long signatures of all rows; [`UNIT`] is their norm.
+    pub(super) fn both(&self, weights: Weights) -> (Vec<Signature>, Vec<LongSignature>) {
+        let of_row = |row: usize| {
+            let squares = self.squares(weights, row);
+            let unit = unit(weights, row, 1.0);
+            // Two groups are one of the short signature.
+            let (pairs, _) = squares.as_chunks::<2>();
+            let both: [f32; SIGNATURE] = std::array::from_fn(|at| pairs[at][0] + pairs[at][1]);
+            (rounded_up(&both, unit), rounded_up(&squares, unit))
+        };
+        let (mut short, mut long) = (Vec::new(), Vec::new());
+        (0..weights.rows()).into_par_iter().map(of_row).unzip_into_vecs(&mut short, &mut long);
+        (short, long)
+    }
+
+    /// Long signatures of all rows, of which `length` becomes [`UNIT`].
+    pub(super) fn long(&self, weights: Weights, length: impl Fn(usize) -> f32 + Sync) -> Vec<LongSignature> {
+        let of_row = |row: usize| match length(row) {
+            0.0 => [0; LONG_SIGNATURE],
+            length => rounded_up(&self.squares(weights, row), unit(weights, row, length)),
+        };
+        (0..weights.rows()).into_par_iter().map(of_row).collect()
+    }
 }
 
-/// A number from 0 to 127, rounded up.
-fn round_up(number: f32) -> i8 {
-    let down = number as i8;
-    down.saturating_add(i8::from(f32::from(down) < number))
+/// What a norm is multiplied with: a little more than it says, for the rounding of weights and of sums of squares.
+fn unit(weights: Weights, row: usize, length: f32) -> f32 {
+    let slack = (weights.matrix.row(row).len() + 16) as f32 * f32::EPSILON;
+    (UNIT as f32) * (1.0 + slack) / length
+}
+
+/// Roots in units, rounded up to whole numbers from 0 to 127.
+fn rounded_up<const N: usize>(squares: &[f32; N], unit: f32) -> [i8; N] {
+    squares.map(|square| {
+        let number = square.sqrt() * unit;
+        let down = number.min(UNIT as f32) as i32;
+        (down + i32::from((down as f32) < number)).min(UNIT as i32) as i8
+    })
 }
 
 /// A signature as the one side of a product.
@@ -79,9 +113,9 @@ mod tests {
     #[test]
     fn numbers_are_rounded_up_and_end_at_the_greatest() {
         for (number, expected) in
-            [(0.0, 0), (1e-9, 1), (1.0, 1), (1.0001, 2), (126.5, 127), (127.0, 127), (127.4, 127)]
+            [(0.0f32, 0), (1e-9, 1), (1.0, 1), (1.0001, 2), (126.5, 127), (127.0, 127), (127.4, 127)]
         {
-            assert_eq!(round_up(number), expected, "{number}");
+            assert_eq!(rounded_up(&[number * number], 1.0), [expected], "{number}");
         }
     }
 }

@@ -1,0 +1,135 @@
+//! One sparse row, and the arrays that rows lie in: each number in as few bytes as hold it.
+
+use crate::element::Element;
+use std::ops::Range;
+
+/// Columns of the entries of many rows.
+#[derive(Debug)]
+pub(crate) enum Columns {
+    /// For up to 2¹⁶ columns.
+    Short(Vec<u16>),
+    /// For more.
+    Long(Vec<u32>),
+}
+
+/// Values of the entries of many rows.
+#[derive(Debug)]
+pub(crate) enum Values {
+    /// Those that are stored as float32.
+    Short(Vec<f32>),
+    /// All others.
+    Long(Vec<f64>),
+}
+
+/// The entries of one row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row<'a> {
+    columns: RowColumns<'a>,
+    values: RowValues<'a>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum RowColumns<'a> {
+    Short(&'a [u16]),
+    Long(&'a [u32]),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum RowValues<'a> {
+    Short(&'a [f32]),
+    Long(&'a [f64]),
+}
+
+impl Columns {
+    pub(super) fn of<'a>(&'a self, range: Range<usize>, values: &'a Values) -> Row<'a> {
+        let columns = match self {
+            Self::Short(columns) => RowColumns::Short(&columns[range.clone()]),
+            Self::Long(columns) => RowColumns::Long(&columns[range.clone()]),
+        };
+        Row { columns, values: values.of(range) }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Short(columns) => columns.len(),
+            Self::Long(columns) => columns.len(),
+        }
+    }
+}
+
+impl Values {
+    /// Whether numbers of this type are kept in 32 bits.
+    pub(crate) fn are_short(element: Element) -> bool {
+        element == Element::F32
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Short(values) => values.len(),
+            Self::Long(values) => values.len(),
+        }
+    }
+
+    fn of(&self, range: Range<usize>) -> RowValues<'_> {
+        match self {
+            Self::Short(values) => RowValues::Short(&values[range]),
+            Self::Long(values) => RowValues::Long(&values[range]),
+        }
+    }
+
+    pub(super) fn into_long(self) -> Vec<f64> {
+        match self {
+            Self::Short(values) => values.into_iter().map(f64::from).collect(),
+            Self::Long(values) => values,
+        }
+    }
+
+    /// Adds other values; all become float64 if some are.
+    pub(super) fn append(&mut self, others: Self) {
+        *self = match (std::mem::replace(self, Self::Short(Vec::new())), others) {
+            (one, others) if one.len() == 0 => others,
+            (Self::Short(mut one), Self::Short(others)) => {
+                one.extend(others);
+                Self::Short(one)
+            }
+            (one, others) => {
+                let mut one = one.into_long();
+                one.extend(others.into_long());
+                Self::Long(one)
+            }
+        };
+    }
+}
+
+impl<'a> Row<'a> {
+    pub(super) fn of_file(columns: &'a [u32], values: &'a Values, range: Range<usize>) -> Self {
+        Self { columns: RowColumns::Long(&columns[range.clone()]), values: values.of(range) }
+    }
+
+    pub(crate) fn len(self) -> usize {
+        match self.columns {
+            RowColumns::Short(columns) => columns.len(),
+            RowColumns::Long(columns) => columns.len(),
+        }
+    }
+
+    /// Hands over column and value of each entry, in the order of the columns as the file numbers them.
+    #[inline]
+    pub(crate) fn for_each(self, take: impl FnMut(usize, f64)) {
+        match (self.columns, self.values) {
+            (RowColumns::Short(columns), RowValues::Short(values)) => each(columns, values, take),
+            (RowColumns::Short(columns), RowValues::Long(values)) => each(columns, values, take),
+            (RowColumns::Long(columns), RowValues::Short(values)) => each(columns, values, take),
+            (RowColumns::Long(columns), RowValues::Long(values)) => each(columns, values, take),
+        }
+    }
+}
+
+#[inline]
+fn each<C: Copy + Into<u32>, V: Copy + Into<f64>>(
+    columns: &[C],
+    values: &[V],
+    mut take: impl FnMut(usize, f64),
+) {
+    columns.iter().zip(values).for_each(|(column, value)| take((*column).into() as usize, (*value).into()));
+}

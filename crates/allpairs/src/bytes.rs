@@ -324,7 +324,7 @@ impl ColumnPanels {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::dense::{Bytes, DenseFile, DenseMatrix};
     use crate::element::Element;
@@ -334,7 +334,8 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::atomic::AtomicBool;
 
-    fn matrix(rows: &[Vec<f64>], element: Element, fortran_order: bool) -> DenseRows {
+    /// A matrix of numbers that lie in memory.
+    pub(crate) fn matrix(rows: &[Vec<f64>], element: Element, fortran_order: bool) -> DenseRows {
         let turned = (0..rows[0].len()).flat_map(|column| rows.iter().map(move |row| row[column]));
         let numbers: Vec<f64> =
             if fortran_order { turned.collect() } else { rows.iter().flatten().copied().collect() };
@@ -352,7 +353,7 @@ mod tests {
     }
 
     /// The scores of all pairs.
-    fn scores(matrix: &DenseRows) -> Vec<Vec<f32>> {
+    pub(crate) fn scores(matrix: &DenseRows) -> Vec<Vec<f32>> {
         let stride = matrix.matrix.stride();
         let mut read = vec![0.0; matrix.norms.len() * stride];
         matrix.read(0..matrix.norms.len(), &mut read);
@@ -396,7 +397,7 @@ mod tests {
     }
 
     /// Rows of many kinds: entries of one size, of many, one large among small ones, equal and nearly equal rows, zeros.
-    fn kinds(seed: u64, count: usize, columns: usize) -> Vec<Vec<f64>> {
+    pub(crate) fn kinds(seed: u64, count: usize, columns: usize) -> Vec<Vec<f64>> {
         let mut state = seed | 1;
         let mut next = move || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -9,6 +9,7 @@ mod lanes;
 mod pack;
 mod scores;
 mod sift;
+mod single;
 mod tile;
 mod vectors;
 

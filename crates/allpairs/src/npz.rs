@@ -13,6 +13,30 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Does something with stored integers of 32 or 64 bits, as such of 64.
+macro_rules! with_integers {
+    ($bytes:expr, $encoding:expr, $numbers:ident => $done:expr) => {
+        match ($encoding.element, $encoding.big_endian) {
+            (Element::I32, false) => {
+                let $numbers = $bytes.as_chunks().0.iter().map(|b| i64::from(i32::from_le_bytes(*b)));
+                $done
+            }
+            (Element::I32, true) => {
+                let $numbers = $bytes.as_chunks().0.iter().map(|b| i64::from(i32::from_be_bytes(*b)));
+                $done
+            }
+            (_, false) => {
+                let $numbers = $bytes.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b));
+                $done
+            }
+            (_, true) => {
+                let $numbers = $bytes.as_chunks().0.iter().map(|b| i64::from_be_bytes(*b));
+                $done
+            }
+        }
+    };
+}
+
 /// Reads a CSR matrix.
 pub(crate) fn read(path: &Path, stop: &AtomicBool) -> Result<SparseFile, FileProblem> {
     let outcome = read_rows(path, stop);
@@ -57,7 +81,7 @@ fn integers(archive: &Archive, name: &'static str) -> Result<Vec<i64>, FileProbl
     let member = Member::open(archive, name)?;
     let encoding = integer_encoding(&member)?;
     member.numbers(|_, bytes, out: &mut [i64]| {
-        integers_of(bytes, encoding).zip(out).for_each(|(number, out)| *out = number);
+        with_integers!(bytes, encoding, numbers => numbers.zip(out).for_each(|(number, out)| *out = number));
     })
 }
 
@@ -69,27 +93,15 @@ fn integer_encoding(member: &Member) -> Result<Encoding, FileProblem> {
     Err(member.problem(FileProblem::ElementType { type_name: member.header.descr.clone() }))
 }
 
-fn integers_of(bytes: &[u8], encoding: Encoding) -> impl Iterator<Item = i64> {
-    let size = encoding.element.size();
-    bytes.chunks_exact(size).map(move |bytes| {
-        let mut wide = [0; 8];
-        wide[..size].copy_from_slice(bytes);
-        if encoding.big_endian {
-            wide[..size].reverse();
-        }
-        let number = i64::from_le_bytes(wide);
-        if encoding.element == Element::I32 { i64::from(number as i32) } else { number }
-    })
-}
-
 /// The columns of all entries, below `width`; whatever is not is wrong from `begin` on.
 fn indices(archive: &Archive, (width, begin): (u64, usize)) -> Result<Indices, FileProblem> {
     let member = Member::open(archive, "indices")?;
     let encoding = integer_encoding(&member)?;
     let wrong = Mutex::new(None::<(usize, i64)>);
     let columns = member.numbers(|first, bytes, out: &mut [u32]| {
-        let numbers = integers_of(bytes, encoding);
-        if let Some((at, number)) = narrow(numbers, out, width, |at| first + at >= begin) {
+        let counts = |at: usize| first + at >= begin;
+        let of_piece = with_integers!(bytes, encoding, numbers => narrow(numbers, out, width, counts));
+        if let Some((at, number)) = of_piece {
             let mut wrong = wrong.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             // The first one in the order of the file, however many threads there are.
             if wrong.is_none_or(|(other, _)| first + at < other) {

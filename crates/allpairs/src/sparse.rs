@@ -20,6 +20,9 @@ pub(crate) use file::{Indices, SparseFile, StoredCsr, decode_short, narrow};
 pub(crate) use index::InvertedIndex;
 pub(crate) use row::{Row, Values};
 
+/// Values that a thread looks at at a time.
+const VALUES_OF_PIECE: usize = 1 << 12;
+
 /// All rows of a sparse matrix, scaled, with what was found out about each.
 ///
 /// Columns are numbered anew, from rare to frequent, leaving out those without an entry. The entries of a row stay in
@@ -128,8 +131,8 @@ impl SparseRows {
 
 fn check_finite(file: &SparseFile, first_row: usize) -> Result<(), MatrixError> {
     let found = match &file.values {
-        Values::Short(values) => values.par_iter().position_first(|value| !value.is_finite()),
-        Values::Long(values) => values.par_iter().position_first(|value| !value.is_finite()),
+        Values::Short(values) => first_place(values, |value| !value.is_finite()),
+        Values::Long(values) => first_place(values, |value| !value.is_finite()),
     };
     let Some(at) = found else { return Ok(()) };
     let row = file.offsets.partition_point(|offset| *offset <= at) - 1;
@@ -145,6 +148,14 @@ fn check_finite(file: &SparseFile, first_row: usize) -> Result<(), MatrixError> 
         file: file.path.clone(),
         file_row: row as u64,
     })
+}
+
+/// The place of the first one that is so. Looked for piece by piece: rarely is there any.
+fn first_place<T: Copy + Sync>(all: &[T], is_so: impl Fn(T) -> bool + Sync) -> Option<usize> {
+    let any = |piece: &[T]| piece.iter().fold(false, |any, one| any | is_so(*one));
+    let piece = all.par_chunks(VALUES_OF_PIECE).position_first(any)?;
+    let begin = piece * VALUES_OF_PIECE;
+    all[begin..].iter().position(|one| is_so(*one)).map(|at| begin + at)
 }
 
 /// Scales the rows of a type that needs it.

@@ -58,20 +58,20 @@ impl Indices {
 /// Puts columns into 32 bits. Tells place and number of the first one that is not below `width` and of which the
 /// place counts.
 pub(crate) fn narrow(
-    numbers: impl Iterator<Item = i64>,
+    numbers: impl Iterator<Item = i64> + Clone,
     columns: &mut [u32],
     width: u64,
     counts: impl Fn(usize) -> bool,
 ) -> Option<(usize, i64)> {
-    let mut first_wrong = None;
-    for (at, (number, column)) in numbers.zip(columns).enumerate() {
+    // Below zero it is greater than any width as a number without a sign.
+    let is_wrong = |number: i64| number.cast_unsigned() >= width;
+    let mut any_wrong = false;
+    for (number, column) in numbers.clone().zip(columns) {
         *column = number as u32;
-        // Below zero it is greater than any width as a number without a sign.
-        if number.cast_unsigned() >= width && first_wrong.is_none() && counts(at) {
-            first_wrong = Some((at, number));
-        }
+        any_wrong |= is_wrong(number);
     }
-    first_wrong
+    let mut wrong = numbers.enumerate().filter(|(at, number)| is_wrong(*number) && counts(*at));
+    if any_wrong { wrong.next() } else { None }
 }
 
 impl Values {
@@ -165,10 +165,10 @@ fn put_in_order<T: Value>(offsets: &mut [usize], indices: &mut Vec<u32>, values:
     let mut kept = vec![0; offsets.len() - 1];
     let pieces = pieces(indices, offsets).into_par_iter().zip(pieces(values, offsets));
     pieces.zip(kept.par_chunks_mut(ROWS_OF_PIECE)).for_each(|(((rows, indices), (_, values)), kept)| {
-        let first = offsets[rows.start];
+        let (first, mut room) = (offsets[rows.start], Vec::new());
         for (row, kept) in rows.zip(kept) {
             let of_row = offsets[row] - first..offsets[row + 1] - first;
-            *kept = put_row_in_order(&mut indices[of_row.clone()], &mut values[of_row]);
+            *kept = put_row_in_order(&mut indices[of_row.clone()], &mut values[of_row], &mut room);
         }
     });
     close_gaps(offsets, &kept, (indices, values));
@@ -207,16 +207,18 @@ pub(super) fn pieces<'a, T>(all: &'a mut [T], offsets: &[usize]) -> Vec<(Range<u
     (0..rows).step_by(ROWS_OF_PIECE).map(cut).collect()
 }
 
-/// Returns how many entries are left, at the front.
-fn put_row_in_order<T: Value>(indices: &mut [u32], values: &mut [T]) -> usize {
+/// Returns how many entries are left, at the front; `room` is for what takes place.
+fn put_row_in_order<T: Value>(indices: &mut [u32], values: &mut [T], room: &mut Vec<(u32, T)>) -> usize {
     let zero = T::default();
-    if indices.is_sorted_by(|a, b| a < b) && values.iter().all(|value| *value != zero) {
+    let has_zero = values.iter().fold(false, |any, value| any | (*value == zero));
+    if indices.is_sorted_by(|a, b| a < b) && !has_zero {
         return indices.len();
     }
-    let mut entries: Vec<(u32, T)> = indices.iter().copied().zip(values.iter().copied()).collect();
-    entries.sort_by_key(|entry| entry.0);
+    room.clear();
+    room.extend(indices.iter().copied().zip(values.iter().copied()));
+    room.sort_by_key(|entry| entry.0);
     let mut kept = 0;
-    for of_column in entries.chunk_by(|a, b| a.0 == b.0) {
+    for of_column in room.chunk_by(|a, b| a.0 == b.0) {
         // Added up in the precision in which they are stored, in the order in which they are.
         let sum = of_column[1..].iter().fold(of_column[0].1, |sum, entry| sum + entry.1);
         if sum != zero {

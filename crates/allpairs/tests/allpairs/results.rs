@@ -134,15 +134,15 @@ fn row_groups_and_columns_are_the_same_bytes_for_any_number_of_threads() {
 
 #[test]
 fn ids_that_are_numbers_are_written_once_for_the_pairs_of_a_row() {
-    let mut table = "id,x,y\n".to_owned();
-    for row in 0..300u64 {
+    let lines = (0..300u64).map(|row| {
         let id = row.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1;
-        table += &format!("{id},{},{}\n", (row as f64).sin(), (row as f64).cos());
-    }
+        format!("{id},{},{}\n", (row as f64).sin(), (row as f64).cos())
+    });
+    let table = "id,x,y\n".to_owned() + &lines.collect::<String>();
     let folder = channel(&[("m.csv", table.as_bytes())]);
     let (output, _) = part(folder.path(), &[("top_k", "200")], "part-algo-1.parquet");
-    let file = std::fs::File::open(output.path().join("part-algo-1.parquet")).unwrap();
-    let metadata = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+    let bytes = fs_err::read(output.path().join("part-algo-1.parquet")).unwrap();
+    let metadata = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes)).unwrap();
     let column = metadata.metadata().row_group(0).column(0);
     assert!(column.compressed_size() < 300 * (8 + 8), "{} bytes", column.compressed_size());
 }

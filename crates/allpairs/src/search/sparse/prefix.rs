@@ -94,7 +94,11 @@ impl Prefixes {
 
 /// Looks at signatures for each pair of rows.
 fn visits(weights: Weights, ends: &[u32]) -> f64 {
-    let counts = weights.sums(|row, counts| weights.front(row, ends[row], |column, _| counts[column] += 1));
+    // No branch, since it would be taken as often as not.
+    let count = |row: usize, counts: &mut [u64]| {
+        weights.row(row, |column, _| counts[column] += u64::from(column < ends[row] as usize));
+    };
+    let counts = weights.sums(count);
     let visits: f64 = counts.iter().map(|count| (*count as f64).powi(2)).sum();
     visits / (weights.rows() as f64).powi(2)
 }

@@ -66,6 +66,8 @@ mod report;
 pub mod score;
 mod search;
 mod settings;
+#[cfg_attr(not(test), expect(dead_code, reason = "the screen in bytes is about to be used by the search"))]
+mod single;
 mod sparse;
 mod symmetric;
 mod train;

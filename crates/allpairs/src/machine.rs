@@ -6,14 +6,17 @@ pub(crate) mod bytes;
 mod exact;
 mod float;
 mod lanes;
+mod pack;
 mod scores;
 mod sift;
+mod single;
 mod tile;
 mod vectors;
 
 pub(crate) use exact::prefetch;
 pub(crate) use float::FloatKernel;
 pub(crate) use lanes::Limits;
+pub(crate) use pack::rounded;
 pub(crate) use scores::{BINS, COUNTED_TOGETHER, PAIR_SHIFT, Pairs, bin};
 pub(crate) use sift::{
     LONG as LONG_SIGNATURE, ShortRows, TOGETHER as SIGNATURES_TOGETHER, WIDTH as SIGNATURE,

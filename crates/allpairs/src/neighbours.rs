@@ -95,25 +95,8 @@ impl Best {
     }
 
     /// Whether as many are kept as are asked for.
-    pub(crate) fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.kept.len() >= self.limit as usize
-    }
-
-    /// How many of those kept have a score above this.
-    pub(crate) fn count_above(&self, score: f32) -> usize {
-        self.kept.iter().filter(|kept| kept.0.similarity > score).count()
-    }
-
-    /// The score below which no neighbour is taken in any more.
-    pub(crate) fn floor(&self) -> f32 {
-        self.floor
-    }
-
-    /// Whether a row of this number may still be taken in, whatever its score: a full list of ones is closed
-    /// to all rows behind its last.
-    pub(crate) fn is_open_to(&self, column: u32) -> bool {
-        !self.is_full()
-            || self.kept.peek().is_none_or(|last| last.0.similarity < 1.0 || column < last.0.column)
     }
 
     /// The neighbours in their order.

@@ -6,29 +6,22 @@
 //! `S²(1 + E)²`, which is checked to fit 32 bits.
 
 use crate::dense::DenseRows;
+use crate::machine::{Vectors, rounded};
 use std::ops::Range;
 
 /// What a unit entry becomes.
 const SCALE: f64 = 32767.0;
-
-/// Adding this to a small number leaves it, rounded, in the lowest bits.
-const ROUNDING: f64 = 6_755_399_441_055_744.0;
 
 /// Factor that turns a row of this norm into its integers.
 fn factor(norm: f64) -> f64 {
     if norm == 0.0 { 0.0 } else { SCALE / norm }
 }
 
-fn quantise(value: f64, factor: f64) -> i16 {
-    // The lowest 16 bits are the number itself in two's complement.
-    (value * factor + ROUNDING).to_bits() as i16
-}
-
 /// `|e|` of a row.
 pub(crate) fn error(row: &[f64], norm: f64) -> f64 {
     let factor = factor(norm);
     let square = |value: &f64| {
-        let off = value * factor - f64::from(quantise(*value, factor));
+        let off = value * factor - f64::from(rounded(*value, factor));
         off * off
     };
     row.iter().map(square).sum::<f64>().sqrt() / SCALE
@@ -38,6 +31,8 @@ pub(crate) fn error(row: &[f64], norm: f64) -> f64 {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Margin {
     margin: f64,
+    /// How far a sum is at most from the true one, which is the score times the square of the scale.
+    reach: i32,
 }
 
 impl Margin {
@@ -55,7 +50,8 @@ impl Margin {
     }
 
     fn fitting(margin: f64) -> Option<Self> {
-        (SCALE * SCALE * (1.0 + margin) < 0.95 * f64::from(i32::MAX)).then_some(Self { margin })
+        let reach = (margin * SCALE * SCALE).ceil() as i32 + 1;
+        (SCALE * SCALE * (1.0 + margin) < 0.95 * f64::from(i32::MAX)).then_some(Self { margin, reach })
     }
 
     /// Whether any pair of at least this score has a sum above [`Self::positive`].
@@ -70,7 +66,7 @@ impl Margin {
 
     /// A sum that no pair exceeds whose score is 0.
     pub(crate) fn positive(self) -> i32 {
-        (self.margin * SCALE * SCALE).ceil() as i32 + 1
+        self.reach
     }
 
     /// The score that a sum stands for, a little less for its rounding.
@@ -96,27 +92,50 @@ impl Margin {
         ((f64::from(sum) - 2.0 * self.margin) as f32).next_down()
     }
 
-    /// The greatest sum that certainly means a lower score than this sum does.
-    pub(crate) fn certainly_behind(self, sum: i32) -> i32 {
-        sum.saturating_sub((2.0 * self.margin * SCALE * SCALE).ceil() as i32 + 1)
+    /// What the true sum of a pair with this sum is at most.
+    pub(crate) fn most(self, sum: i32) -> i32 {
+        sum.saturating_add(self.reach)
+    }
+
+    /// What the true sum of a pair with this sum is at least.
+    pub(crate) fn least(self, sum: i32) -> i32 {
+        sum.saturating_sub(self.reach)
+    }
+
+    /// What the true sum of a pair with this score is at least.
+    pub(crate) fn least_of_score(self, score: f32) -> i32 {
+        // Scores lie between -1 and 1, and so the result fits.
+        (f64::from(score) * SCALE * SCALE).floor() as i32 - 1
+    }
+
+    /// The greatest sum whose pair is certainly behind one with at least this true sum.
+    pub(crate) fn surely_less(self, true_sum: i32) -> i32 {
+        true_sum.saturating_sub(self.reach + 1)
     }
 }
 
 /// Rows packed for [`crate::machine::Kernel::compare`]: panels of equal width, the last filled up with zeros.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Panels {
+    vectors: Vectors,
     numbers: Vec<i16>,
     panel: usize,
     read: Vec<f64>,
+    row: Vec<i16>,
 }
 
 impl Panels {
+    pub(crate) fn new(vectors: Vectors) -> Self {
+        Self { vectors, numbers: Vec::new(), panel: 0, read: Vec::new(), row: Vec::new() }
+    }
+
     /// Packs rows; what was packed before is gone.
     pub(crate) fn pack(&mut self, matrix: &DenseRows, rows: Range<usize>, width: usize) {
         let stride = matrix.matrix.stride();
         self.panel = width * stride;
         self.numbers.clear();
         self.numbers.resize(rows.len().div_ceil(width) * self.panel, 0);
+        self.row.resize(stride, 0);
         // Rows that lie in columns are read together; of others one stays in the nearest cache.
         let together = if matrix.matrix.lie_in_columns(rows.clone()) { width } else { 1 };
         self.read.resize(together * stride, 0.0);
@@ -125,13 +144,18 @@ impl Panels {
             let end = rows.end.min(first + width);
             for start in (first..end).step_by(together) {
                 let read = start..end.min(start + together);
-                matrix.read(read.clone(), &mut self.read);
+                let stored = matrix.stored_row(start).filter(|_| together == 1);
+                if stored.is_none() {
+                    matrix.read(read.clone(), &mut self.read);
+                }
                 for (row, values) in read.zip(self.read.chunks_exact(stride)) {
                     let factor = factor(matrix.norms[row]);
-                    let pairs = numbers.as_chunks_mut::<2>().0[row - first..].iter_mut().step_by(width);
-                    for (pair, values) in pairs.zip(values.as_chunks::<2>().0) {
-                        *pair = values.map(|value| quantise(value, factor));
+                    match stored {
+                        Some(stored) => self.vectors.quantise_stored(stored, factor, &mut self.row),
+                        None => self.vectors.quantise(values, factor, &mut self.row),
                     }
+                    let pairs = numbers.as_chunks_mut::<2>().0[row - first..].iter_mut().step_by(width);
+                    pairs.zip(self.row.as_chunks::<2>().0).for_each(|(place, pair)| *place = *pair);
                 }
             }
         }

@@ -5,6 +5,7 @@ mod candidates;
 mod dense;
 #[cfg(test)]
 mod known_answers;
+mod meetings;
 mod screen;
 mod share;
 mod sparse;

@@ -4,15 +4,17 @@
 //! serves both rows if both have a list. So all rows are finished together, which takes memory for all their
 //! neighbours.
 
-use super::candidates::{Candidates, Scorer, room};
+use super::candidates::{Bench, Candidate, Finished, Lists, Scorer};
+use super::meetings::Meetings;
 use super::share::Share;
 use super::{Ended, NEIGHBOURS_UNDER_WAY, Search};
+use crate::machine::Vectors;
 use crate::neighbours::Neighbour;
 use crate::quantised::Margin;
 use rayon::prelude::*;
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Rows of a block have floors for a multiple of this, which all tiles divide.
 pub(super) const BLOCK_STEP: usize = 96;
@@ -20,13 +22,16 @@ pub(super) const BLOCK_STEP: usize = 96;
 /// Neighbours that may be kept in memory if nobody said how many there would be.
 const KEPT_NEIGHBOURS: usize = NEIGHBOURS_UNDER_WAY / 2;
 
+/// Rows whose lists a thread finishes at a time.
+const FINISHED_ROWS: usize = 64;
+
 /// Some rows with their candidates.
 pub(super) struct Block {
     pub(super) rows: Range<usize>,
     /// For each row the greatest sum that is not worth offering. Nothing ever is for zero rows and beyond the
     /// last row.
     floors: Vec<AtomicI32>,
-    lists: Mutex<Vec<Candidates>>,
+    lists: Mutex<Lists>,
 }
 
 /// What a block is compared with at a time.
@@ -46,7 +51,7 @@ impl<'a> Side<'a> {
         Self { first: rows.start, end: rows.end, mirror: None, later_only: false }
     }
 
-    fn of_block(block: &'a Block, later_only: bool) -> Self {
+    pub(super) fn of_block(block: &'a Block, later_only: bool) -> Self {
         Self { first: block.rows.start, end: block.rows.end, mirror: Some(block), later_only }
     }
 
@@ -58,7 +63,7 @@ impl<'a> Side<'a> {
 /// A pair that may matter for its row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hit {
-    pub(super) row: usize,
+    pub(super) row: u32,
     pub(super) column: u32,
     pub(super) found: Found,
 }
@@ -87,7 +92,7 @@ impl Block {
         let padded = rows.len().next_multiple_of(BLOCK_STEP);
         let floor = |row: usize| if row < rows.end && searched(row) { board.first_floor } else { i32::MAX };
         let floors = (rows.start..rows.start + padded).map(|row| AtomicI32::new(floor(row))).collect();
-        let lists = Mutex::new(rows.clone().map(|_| Candidates::new(&board.search.selection)).collect());
+        let lists = Mutex::new(Lists::new(rows.len(), &board.search.selection));
         Self { rows, floors, lists }
     }
 
@@ -99,23 +104,29 @@ impl Block {
     }
 
     /// Takes over what was found for rows of this block.
-    pub(super) fn take(&self, hits: &mut Vec<Hit>, board: &Board, scorer: &mut impl Scorer) {
+    pub(super) fn take(
+        &self,
+        hits: &mut Vec<Hit>,
+        board: &Board,
+        bench: &mut Bench,
+        scorer: &mut impl Scorer,
+    ) {
         if hits.is_empty() {
             return;
         }
         // A thread that panicked takes the search down with it, so the lists are never seen half changed.
-        let mut lists = self.lists.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         board.offered.fetch_add(hits.len(), Ordering::Relaxed);
-        for hit in hits.drain(..) {
-            let at = hit.row - self.rows.start;
-            let list = &mut lists[at];
-            let floor = match hit.found {
+        for Hit { row, column, found } in hits.drain(..) {
+            let row = row as usize;
+            let at = row - self.rows.start;
+            let floor = match found {
                 Found::Sum(sum) if sum > self.floors[at].load(Ordering::Relaxed) => {
-                    list.offer(hit.row, (hit.column, sum), (&board.search.selection, board.room), scorer)
+                    lists.offer((at, row), Candidate::by_sum(column, sum), bench, scorer)
                 }
                 Found::Sum(_) => None,
                 Found::Score(similarity) => {
-                    list.offer_scored(Neighbour { column: hit.column, similarity }, board.margin)
+                    lists.offer_scored(at, Neighbour { column, similarity }, board.margin)
                 }
             };
             if let Some(floor) = floor {
@@ -131,8 +142,6 @@ pub(super) struct Board<'a> {
     pub(super) margin: Margin,
     /// Floor of each row to begin with.
     pub(super) first_floor: i32,
-    /// Candidates that a list has room for.
-    room: usize,
     /// Candidates so far.
     offered: AtomicUsize,
 }
@@ -141,8 +150,7 @@ impl<'a> Board<'a> {
     pub(super) fn new(search: &'a Search<'a>, margin: Margin, least_floor: i32) -> Self {
         let threshold = search.selection.threshold.unwrap_or(f32::NEG_INFINITY);
         let first_floor = margin.below(threshold).max(least_floor);
-        let room = room(search.selection.top_k, search.matrix.rows());
-        Self { search, margin, first_floor, room, offered: AtomicUsize::new(0) }
+        Self { search, margin, first_floor, offered: AtomicUsize::new(0) }
     }
 
     /// Whether more neighbours were found, or are to be expected, than may be kept.
@@ -166,18 +174,18 @@ impl<'a> Board<'a> {
         };
         let ranges: Vec<Range<usize>> = share.listed().into_iter().flat_map(cut).collect();
         let blocks: Vec<Block> = ranges.into_par_iter().map(new_block).collect();
-        let meetings = meetings(share, &blocks, size);
-        let (queue, held) = (Queue::new(&meetings), AtomicUsize::new(0));
+        let meetings = Meetings::new(share, &blocks, size);
+        let (count, held) = (meetings.count(), AtomicUsize::new(0));
         let kept = rayon::broadcast(|_| {
-            let (mut worker, mut at) = (new_worker(), usize::MAX);
-            while let Some((block, side)) = queue.next(&mut at) {
+            let (mut worker, mut at) = (new_worker(), None);
+            while let Some((block, side)) = meetings.next(&mut at) {
                 worker.load(block);
-                worker.meet(block, *side);
+                worker.meet(block, side);
                 let held = held.fetch_add(1, Ordering::Relaxed) + 1;
-                if self.search.stopped() || self.has_too_many(held as f64 / meetings.len() as f64) {
+                if self.search.stopped() || self.has_too_many(held as f64 / count as f64) {
                     return false;
                 }
-                (self.search.done)(self.search.rows.len() * held / meetings.len());
+                (self.search.done)(self.search.rows.len() * held / count);
             }
             true
         });
@@ -192,83 +200,36 @@ impl<'a> Board<'a> {
         new_scorer: &(impl Fn() -> S + Sync),
         take: &mut (impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send),
     ) -> Result<(), Ended<E>> {
-        let mut finished = Vec::new();
+        let mut finished: (usize, Vec<Finished>) = (0, Vec::new());
         for block in blocks {
             if self.search.stopped() {
                 return Err(Ended::Stopped);
             }
             let first = block.rows.start;
-            let before: Vec<(usize, Vec<Neighbour>)> = std::mem::take(&mut finished);
-            let hand = || before.iter().try_for_each(|(row, list)| take(*row, list));
-            let (taken, lists) = rayon::join(hand, || self.finish(block, new_scorer));
+            let before = std::mem::take(&mut finished);
+            let (taken, lists) = rayon::join(|| take_all(&before, take), || self.finish(&block, new_scorer));
             taken.map_err(Ended::Taker)?;
-            finished.extend((first..).zip(lists));
+            finished = (first, lists);
         }
-        finished.iter().try_for_each(|(row, list)| take(*row, list)).map_err(Ended::Taker)
+        take_all(&finished, take).map_err(Ended::Taker)
     }
 
-    fn finish<S: Scorer>(&self, block: Block, new_scorer: &(impl Fn() -> S + Sync)) -> Vec<Vec<Neighbour>> {
-        let lists = block.lists.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let finish = |scorer: &mut S, (at, list): (usize, Candidates)| {
-            list.finish(block.rows.start + at, &self.search.selection, scorer)
+    fn finish<S: Scorer>(&self, block: &Block, new_scorer: &(impl Fn() -> S + Sync)) -> Vec<Finished> {
+        let lists = block.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let starts: Vec<usize> = (0..block.rows.len()).step_by(FINISHED_ROWS).collect();
+        let room = || (new_scorer(), Bench::new(Vectors::best()));
+        let finish = |(scorer, bench): &mut (S, Bench), start: usize| {
+            let places = start..block.rows.len().min(start + FINISHED_ROWS);
+            lists.finish(places, block.rows.start + start, bench, scorer)
         };
-        lists.into_par_iter().enumerate().map_init(new_scorer, finish).collect()
+        starts.into_par_iter().map_init(room, finish).collect()
     }
 }
 
-/// A block of own rows with something that it is to be compared with.
-type Meeting<'a> = (&'a Block, Side<'a>);
-
-/// Meetings by their first blocks. Making a block ready takes time, so each thread keeps to one as long as it can.
-struct Queue<'a> {
-    of_blocks: Vec<&'a [Meeting<'a>]>,
-    /// How many of each block's meetings are taken.
-    taken: Vec<AtomicUsize>,
-    /// Blocks that somebody has begun with.
-    begun: AtomicUsize,
-}
-
-impl<'a> Queue<'a> {
-    fn new(meetings: &'a [Meeting<'a>]) -> Self {
-        let of_blocks: Vec<_> = meetings.chunk_by(|a, b| std::ptr::eq(a.0, b.0)).collect();
-        let taken = of_blocks.iter().map(|_| AtomicUsize::new(0)).collect();
-        Self { of_blocks, taken, begun: AtomicUsize::new(0) }
-    }
-
-    /// The next meeting of the block at this place, else of one that nobody has begun with, else of any.
-    fn next(&self, at: &mut usize) -> Option<&'a Meeting<'a>> {
-        let begin = || Some(self.begun.fetch_add(1, Ordering::Relaxed)).filter(|at| *at < self.taken.len());
-        let places = std::iter::once(*at).chain(std::iter::from_fn(begin)).chain(0..self.taken.len());
-        places.filter_map(|place| self.take(place).inspect(|_| *at = place)).next()
-    }
-
-    fn take(&self, at: usize) -> Option<&'a Meeting<'a>> {
-        self.of_blocks.get(at)?.get(self.taken[at].fetch_add(1, Ordering::Relaxed))
-    }
-}
-
-/// Blocks of own rows with whatever they are to be compared with.
-fn meetings<'a>(share: &Share, blocks: &'a [Block], size: usize) -> Vec<Meeting<'a>> {
-    let within = |outer: &Range<usize>, block: &Block| {
-        outer.start <= block.rows.start && block.rows.end <= outer.end && !block.rows.is_empty()
-    };
-    let mut meetings = Vec::new();
-    for (at, block) in blocks.iter().enumerate().filter(|(_, block)| within(&share.own, block)) {
-        for (other_at, other) in blocks.iter().enumerate().skip(at) {
-            if share.among && within(&share.own, other) {
-                meetings.push((block, Side::of_block(other, other_at == at)));
-            }
-        }
-        for rectangle in share.rectangles.iter().filter(|r| within(&r.rows, block)) {
-            if share.symmetric {
-                let others = blocks.iter().filter(|other| within(&rectangle.others, other));
-                meetings.extend(others.map(|other| (block, Side::of_block(other, false))));
-            } else {
-                let others = rectangle.others.clone();
-                let pieces = others.clone().step_by(size).map(|first| first..others.end.min(first + size));
-                meetings.extend(pieces.map(|piece| (block, Side::of_rows(piece))));
-            }
-        }
-    }
-    meetings
+/// Hands over the neighbours of rows from the first one on.
+fn take_all<E>(
+    (first, finished): &(usize, Vec<Finished>),
+    take: &mut impl FnMut(usize, &[Neighbour]) -> Result<(), E>,
+) -> Result<(), E> {
+    (*first..).zip(finished.iter().flat_map(Finished::iter)).try_for_each(|(row, list)| take(row, list))
 }

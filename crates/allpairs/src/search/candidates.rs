@@ -1,8 +1,15 @@
-//! Rows that may be neighbours of one row: first by their sums in integers, then by their scores.
+//! Rows that may be neighbours: first known by their sums in integers, then by their scores.
 
-use crate::neighbours::{Best, Neighbour};
+mod limited;
+mod open;
+
+use crate::machine::Vectors;
+use crate::neighbours::Neighbour;
 use crate::quantised::Margin;
 use crate::settings::Selection;
+use limited::LimitedLists;
+use open::OpenLists;
+use std::ops::Range;
 
 /// Candidates that are scored together.
 pub(super) const TOGETHER: usize = 4;
@@ -17,125 +24,202 @@ pub(super) trait Scorer {
         others.map(|other| self.score(row, other))
     }
 
-    /// Is told which rows come next.
+    /// Is told which rows come soon.
     fn expect(&self, _other: usize) {}
 
     /// How far sums may be from scores.
     fn margin(&self) -> Margin;
 
-    /// Adds to the best ones of a row those that no search finds.
-    fn complete(&mut self, row: usize, best: Best) -> Vec<Neighbour>;
+    /// Adds to the neighbours of a row, which are in their order, those that no search finds.
+    fn complete(&mut self, row: usize, neighbours: &mut Vec<Neighbour>);
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Pending {
-    sum: i32,
-    column: u32,
-}
-
-/// The candidates of one row.
-///
-/// However many rows tie within the margin, a list stays short: once the sums can not tell candidates apart, they
-/// are scored, and the scores tell.
+/// The candidates of some rows, each of which is named by its place among these rows.
 #[derive(Debug)]
-pub(super) struct Candidates {
-    pending: Vec<Pending>,
-    best: Best,
+pub(super) enum Lists {
+    /// So many of each row are wanted.
+    Limited(LimitedLists),
+    /// All that reach a threshold are.
+    Open(OpenLists),
 }
 
-/// Bytes that all lists may take without anybody having to look at them.
-const FEW_BYTES: usize = 64 << 20;
-
-/// Candidates that one of so many lists has room for. Long lists are shortened less often; short ones take less memory,
-/// and the more rows there are, the less it matters how often lists are shortened.
-pub(super) fn room(top_k: Option<usize>, lists: usize) -> usize {
-    let Some(top_k) = top_k else { return 16 };
-    let long = 2 * top_k + 12;
-    let bytes = long.saturating_mul(size_of::<Pending>()).saturating_mul(lists);
-    if bytes <= FEW_BYTES { long } else { top_k + top_k / 4 + 4 }
+/// What a thread needs to work on lists.
+#[derive(Debug)]
+pub(super) struct Bench {
+    vectors: Vectors,
+    lows: Vec<i32>,
+    waiting: Vec<Candidate>,
+    /// The lists that are finished now and next.
+    now: Vec<Candidate>,
+    next: Vec<Candidate>,
 }
 
-impl Candidates {
-    pub(super) fn new(selection: &Selection) -> Self {
-        Self { pending: Vec::new(), best: Best::new(selection) }
+impl Bench {
+    pub(super) fn new(vectors: Vectors) -> Self {
+        Self { vectors, lows: Vec::new(), waiting: Vec::new(), now: Vec::new(), next: Vec::new() }
+    }
+}
+
+impl Lists {
+    /// Empty lists of so many rows.
+    pub(super) fn new(rows: usize, selection: &Selection) -> Self {
+        let threshold = selection.threshold.unwrap_or(f32::NEG_INFINITY);
+        match selection.top_k {
+            Some(top_k) => Self::Limited(LimitedLists::new(rows, top_k, threshold)),
+            None => Self::Open(OpenLists::new(rows, threshold)),
+        }
     }
 
-    /// Takes in a candidate of the row. When the list is full, it is shortened; then the greatest sum that is
-    /// not worth offering from now on is returned.
+    /// Takes in a candidate with its sum, for the row at this place. Returns the greatest sum that is not worth offering
+    /// from now on, if that is known better than before.
     pub(super) fn offer(
         &mut self,
-        row: usize,
-        (column, sum): (u32, i32),
-        (selection, room): (&Selection, usize),
+        (at, row): (usize, usize),
+        candidate: Candidate,
+        bench: &mut Bench,
         scorer: &mut impl Scorer,
     ) -> Option<i32> {
-        if !self.best.is_open_to(column) {
-            return None;
+        match self {
+            Self::Limited(lists) => lists.list(at).offer(row, candidate, bench, scorer),
+            Self::Open(lists) => {
+                lists.offer((at, row), candidate, bench, scorer);
+                None
+            }
         }
-        if self.pending.capacity() == 0 {
-            self.pending.reserve_exact(room);
-        }
-        self.pending.push(Pending { sum, column });
-        (self.pending.len() >= room).then(|| self.shorten(row, room, selection, scorer))
     }
 
     /// Takes in a candidate that is scored already; what is returned is as with [`Self::offer`].
-    pub(super) fn offer_scored(&mut self, neighbour: Neighbour, margin: Margin) -> Option<i32> {
-        if !self.best.is_open_to(neighbour.column) {
-            return None;
+    pub(super) fn offer_scored(&mut self, at: usize, neighbour: Neighbour, margin: Margin) -> Option<i32> {
+        match self {
+            Self::Limited(lists) => lists.list(at).offer_scored(neighbour, margin),
+            Self::Open(lists) => {
+                lists.offer_scored(at, neighbour);
+                None
+            }
         }
-        self.best.offer(neighbour);
-        self.best.is_full().then(|| margin.below(self.best.floor()))
     }
 
-    fn shorten(&mut self, row: usize, room: usize, selection: &Selection, scorer: &mut impl Scorer) -> i32 {
-        let mut floor = i32::MIN;
-        if let Some(top_k) = selection.top_k {
-            floor = self.drop_certainly_behind(top_k, scorer.margin());
-        }
-        if self.pending.len() > room * 3 / 4 || selection.top_k.is_none() {
-            self.score_pending(row, scorer);
-        }
-        floor.max(scorer.margin().below(self.best.floor()))
-    }
-
-    fn score_pending(&mut self, row: usize, scorer: &mut impl Scorer) {
-        let (together, rest) = self.pending.as_chunks::<TOGETHER>();
-        for (at, candidates) in together.iter().enumerate() {
-            let next = self.pending[TOGETHER * (at + 1)..].iter().take(TOGETHER);
-            next.for_each(|candidate| scorer.expect(candidate.column as usize));
-            let columns = candidates.map(|candidate| candidate.column);
-            let scores = scorer.score_together(row, columns.map(|column| column as usize));
-            let scored = columns.into_iter().zip(scores);
-            scored.for_each(|(column, similarity)| self.best.offer(Neighbour { column, similarity }));
-        }
-        for Pending { column, .. } in rest {
-            let similarity = scorer.score(row, *column as usize);
-            self.best.offer(Neighbour { column: *column, similarity });
-        }
-        self.pending.clear();
-    }
-
-    fn drop_certainly_behind(&mut self, top_k: usize, margin: Margin) -> i32 {
-        let (_, last, _) = self.pending.select_nth_unstable_by(top_k - 1, |a, b| b.sum.cmp(&a.sum));
-        let floor = margin.certainly_behind(last.sum);
-        self.pending.retain(|candidate| candidate.sum > floor);
-        floor
-    }
-
-    /// The neighbours of the row in their order.
+    /// Scores what is left of the lists at these places, the first of which is that of row `first_row`.
     pub(super) fn finish(
-        mut self,
-        row: usize,
-        selection: &Selection,
+        &self,
+        places: Range<usize>,
+        first_row: usize,
+        bench: &mut Bench,
         scorer: &mut impl Scorer,
-    ) -> Vec<Neighbour> {
-        if let Some(top_k) = selection.top_k
-            && self.pending.len() > top_k
-        {
-            self.drop_certainly_behind(top_k, scorer.margin());
+    ) -> Finished {
+        let mut finished = Finished::default();
+        let mut neighbours = Vec::new();
+        let mut scored = self.prepare(places.start, bench, scorer);
+        for at in places.clone() {
+            std::mem::swap(&mut bench.now, &mut bench.next);
+            let (row, scored_now) = (first_row + at - places.start, scored);
+            if at + 1 < places.end {
+                scored = self.prepare(at + 1, bench, scorer);
+            }
+            neighbours.clear();
+            neighbours.extend(bench.now[..scored_now].iter().map(|candidate| candidate.neighbour()));
+            score_each(row, &bench.now[scored_now..], scorer, |neighbour| neighbours.push(neighbour));
+            self.keep_wanted(&mut neighbours);
+            scorer.complete(row, &mut neighbours);
+            finished.push(&neighbours);
         }
-        self.score_pending(row, scorer);
-        scorer.complete(row, self.best)
+        finished
+    }
+
+    /// Copies a list as the one that is finished next, and lets the memory know of it. Returns how many are scored.
+    fn prepare(&self, at: usize, bench: &mut Bench, scorer: &impl Scorer) -> usize {
+        let scored = match self {
+            Self::Limited(lists) => lists.copy_possible(at, bench, scorer.margin()),
+            Self::Open(lists) => lists.copy(at, &mut bench.next),
+        };
+        bench.next[scored..].iter().for_each(|candidate| scorer.expect(candidate.column as usize));
+        scored
+    }
+
+    fn keep_wanted(&self, neighbours: &mut Vec<Neighbour>) {
+        let (threshold, top_k) = match self {
+            Self::Limited(lists) => (lists.threshold, lists.top_k),
+            Self::Open(lists) => (lists.threshold, usize::MAX),
+        };
+        neighbours.retain(|neighbour| neighbour.similarity >= threshold);
+        neighbours.sort_unstable_by(Neighbour::rank);
+        neighbours.truncate(top_k);
+    }
+}
+
+/// The neighbours of rows that follow one another.
+#[derive(Debug, Default)]
+pub(super) struct Finished {
+    neighbours: Vec<Neighbour>,
+    /// Where those of each row end.
+    ends: Vec<usize>,
+}
+
+impl Finished {
+    fn push(&mut self, neighbours: &[Neighbour]) {
+        self.neighbours.extend_from_slice(neighbours);
+        self.ends.push(self.neighbours.len());
+    }
+
+    /// The neighbours of each row.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[Neighbour]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.neighbours[start..*end])
+    }
+}
+
+/// A row that may be a neighbour.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Candidate {
+    /// Its number.
+    pub(super) column: u32,
+    /// Its sum, or the bits of its score.
+    known: u32,
+}
+
+impl Candidate {
+    /// One that is known by its sum.
+    pub(super) fn by_sum(column: u32, sum: i32) -> Self {
+        Self { column, known: sum as u32 }
+    }
+
+    fn by_score(Neighbour { column, similarity }: Neighbour) -> Self {
+        Self { column, known: similarity.to_bits() }
+    }
+
+    fn sum(self) -> i32 {
+        self.known as i32
+    }
+
+    fn stored(self) -> [u32; 2] {
+        [self.column, self.known]
+    }
+
+    fn of_stored([column, known]: [u32; 2]) -> Self {
+        Self { column, known }
+    }
+
+    /// What it is if it is scored.
+    fn neighbour(self) -> Neighbour {
+        Neighbour { column: self.column, similarity: f32::from_bits(self.known) }
+    }
+}
+
+/// Scores candidates of a row, several at a time.
+fn score_each(
+    row: usize,
+    candidates: &[Candidate],
+    scorer: &mut impl Scorer,
+    mut take: impl FnMut(Neighbour),
+) {
+    let (together, rest) = candidates.as_chunks::<TOGETHER>();
+    for candidates in together {
+        let columns = candidates.map(|candidate| candidate.column);
+        let scores = scorer.score_together(row, columns.map(|column| column as usize));
+        let scored = columns.into_iter().zip(scores);
+        scored.for_each(|(column, similarity)| take(Neighbour { column, similarity }));
+    }
+    for Candidate { column, .. } in rest {
+        take(Neighbour { column: *column, similarity: scorer.score(row, *column as usize) });
     }
 }

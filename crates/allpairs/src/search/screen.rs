@@ -5,12 +5,12 @@
 //! against all its partners. A share of which each pair is wanted for one row only is always done so.
 
 use super::blocks::{BLOCK_STEP, Block, Board, Found, Hit, Side, Worker};
-use super::candidates::{Scorer, TOGETHER};
+use super::candidates::{Bench, Scorer, TOGETHER};
 use super::share::Share;
 use super::{BLOCKS_PER_THREAD, Ended, NEIGHBOURS_UNDER_WAY, Search};
 use crate::dense::DenseRows;
 use crate::machine::{Kernel, Tile, Vectors, prefetch};
-use crate::neighbours::{Best, Neighbour};
+use crate::neighbours::Neighbour;
 use crate::quantised::{Margin, Panels};
 use crate::score::score;
 use rayon::prelude::*;
@@ -209,16 +209,16 @@ impl Scorer for DenseScorer<'_> {
     }
 
     /// The neighbours of a zero row: it scores 0 with all rows, so the lowest numbers come first.
-    fn complete(&mut self, row: usize, mut best: Best) -> Vec<Neighbour> {
+    fn complete(&mut self, row: usize, neighbours: &mut Vec<Neighbour>) {
         let selection = &self.screen.board.search.selection;
         if self.screen.matrix.norms[row] == 0.0
             && selection.threshold.is_none_or(|threshold| threshold <= 0.0)
         {
             let partners = self.screen.share.partners(row).into_iter().flatten();
             let lowest = partners.filter(|other| *other != row).take(selection.top_k.unwrap_or(usize::MAX));
-            lowest.for_each(|other| best.offer(Neighbour { column: other as u32, similarity: 0.0 }));
+            neighbours.clear();
+            neighbours.extend(lowest.map(|other| Neighbour { column: other as u32, similarity: 0.0 }));
         }
-        best.finish()
     }
 }
 
@@ -228,6 +228,7 @@ struct WorkerRoom<'a> {
     /// Whether to give up once there are too many candidates to be kept.
     limited: bool,
     scorer: DenseScorer<'a>,
+    bench: Bench,
     own: Panels,
     /// First row of the block that `own` holds.
     packed: Option<usize>,
@@ -245,9 +246,10 @@ impl<'a> WorkerRoom<'a> {
             screen,
             limited,
             scorer: DenseScorer::new(screen),
-            own: Panels::default(),
+            bench: Bench::new(screen.vectors),
+            own: Panels::new(screen.vectors),
             packed: None,
-            side: Panels::default(),
+            side: Panels::new(screen.vectors),
             tile: Tile::new(),
             row_floors: vec![0; screen.kernel.rows()],
             column_floors: Vec::new(),
@@ -260,7 +262,9 @@ impl<'a> WorkerRoom<'a> {
         let kernel = self.screen.kernel;
         self.load_column_floors(side);
         // Taken out so that the panels can be read while hits are handed over.
-        let (own, others) = (std::mem::take(&mut self.own), std::mem::take(&mut self.side));
+        let empty = || Panels::new(self.screen.vectors);
+        let (own, others) =
+            (std::mem::replace(&mut self.own, empty()), std::mem::replace(&mut self.side, empty()));
         for (at, rows) in own.iter().enumerate() {
             let first_row = block.rows.start + at * kernel.rows();
             block.load_floors(at * kernel.rows(), &mut self.row_floors);
@@ -300,18 +304,19 @@ impl<'a> WorkerRoom<'a> {
                 continue;
             }
             if sum > self.row_floors[row] {
-                self.hits.push(Hit { row: i, column: j as u32, found: Found::Sum(sum) });
+                self.hits.push(Hit { row: i as u32, column: j as u32, found: Found::Sum(sum) });
             }
             if side.mirror.is_some() {
-                self.mirrored_hits.push(Hit { row: j, column: i as u32, found: Found::Sum(sum) });
+                self.mirrored_hits.push(Hit { row: j as u32, column: i as u32, found: Found::Sum(sum) });
             }
         }
     }
 
     fn hand_hits(&mut self, block: &Block, mirror: Option<&Block>) {
-        block.take(&mut self.hits, &self.screen.board, &mut self.scorer);
+        let board = &self.screen.board;
+        block.take(&mut self.hits, board, &mut self.bench, &mut self.scorer);
         if let Some(mirror) = mirror {
-            mirror.take(&mut self.mirrored_hits, &self.screen.board, &mut self.scorer);
+            mirror.take(&mut self.mirrored_hits, board, &mut self.bench, &mut self.scorer);
         }
     }
 }

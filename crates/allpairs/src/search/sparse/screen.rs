@@ -12,11 +12,11 @@ use super::signature::{LongSignature, unsigned};
 use super::turned::{Kept, Turned};
 use super::weights::Weights;
 use crate::machine::{Limits, SIGNATURES_TOGETHER, ShortRows, Vectors};
-use crate::neighbours::{Best, Neighbour};
+use crate::neighbours::Neighbour;
 use crate::quantised::Margin;
 use crate::score::score;
 use crate::search::blocks::{Block, Board, Found, Hit, Side, Worker};
-use crate::search::candidates::Scorer;
+use crate::search::candidates::{Bench, Scorer};
 use crate::search::share::Share;
 use crate::search::{BLOCKS_PER_THREAD, Ended, Search};
 use crate::settings::Selection;
@@ -201,20 +201,22 @@ impl Scorer for SparseScorer<'_> {
 
     /// Of scores that may be zero or less, none was looked at: if some of them belong to the list, the row is done
     /// anew by itself.
-    fn complete(&mut self, row: usize, best: Best) -> Vec<Neighbour> {
+    fn complete(&mut self, row: usize, neighbours: &mut Vec<Neighbour>) {
         let (search, share) = (self.screen.board.search, self.screen.share);
         let selection = &search.selection;
         let margin = self.screen.board.margin;
         let sees_all = match (selection.threshold, selection.top_k) {
             (Some(threshold), _) if margin.is_positive(threshold) => true,
-            (_, Some(top_k)) => best.count_above(margin.surely_positive()) >= top_k,
+            // They are in the order of their scores.
+            (_, Some(top_k)) => neighbours
+                .get(top_k - 1)
+                .is_some_and(|neighbour| neighbour.similarity > margin.surely_positive()),
             (_, None) => false,
         };
-        if sees_all {
-            return best.finish();
+        if !sees_all {
+            let by_row = self.by_row.get_or_insert_with(|| ByRow::new(self.screen.matrix));
+            *neighbours = by_row.neighbours(row, &share.partners(row), selection);
         }
-        let by_row = self.by_row.get_or_insert_with(|| ByRow::new(self.screen.matrix));
-        by_row.neighbours(row, &share.partners(row), selection)
     }
 }
 
@@ -226,6 +228,7 @@ struct Sums([f32; 1 << 16]);
 struct Room<'a> {
     screen: &'a SparseScreen<'a>,
     scorer: SparseScorer<'a>,
+    bench: Bench,
     turned: Turned,
     /// First row of the block that is turned.
     loaded: Option<usize>,
@@ -264,6 +267,7 @@ impl<'a> Room<'a> {
         Self {
             screen,
             scorer: SparseScorer::new(screen),
+            bench: Bench::new(screen.vectors),
             turned: Turned::default(),
             loaded: None,
             means,
@@ -333,17 +337,18 @@ impl<'a> Room<'a> {
         let similarity = self.scorer.score(other, row);
         let found = Found::Score(similarity);
         if similarity > floors.0 {
-            self.hits.push(Hit { row, column: other as u32, found });
+            self.hits.push(Hit { row: row as u32, column: other as u32, found });
         }
         if similarity > floors.1 {
-            self.mirrored_hits.push(Hit { row: other, column: row as u32, found });
+            self.mirrored_hits.push(Hit { row: other as u32, column: row as u32, found });
         }
     }
 
     fn hand_hits(&mut self, block: &Block, mirror: Option<&Block>) {
-        block.take(&mut self.hits, &self.screen.board, &mut self.scorer);
+        let board = &self.screen.board;
+        block.take(&mut self.hits, board, &mut self.bench, &mut self.scorer);
         if let Some(mirror) = mirror {
-            mirror.take(&mut self.mirrored_hits, &self.screen.board, &mut self.scorer);
+            mirror.take(&mut self.mirrored_hits, board, &mut self.bench, &mut self.scorer);
         }
     }
 }

@@ -333,6 +333,11 @@ impl<'a> Room<'a> {
         block.rows.start + usize::from(self.turned.order[place])
     }
 
+    fn show_next(&mut self, block: &Block, place: usize) {
+        let (screen, row) = (self.screen, self.row(block, place));
+        self.turned.show_next(|take| screen.way.front(screen.weights, row, take));
+    }
+
     fn note(&mut self, row: usize, other: usize, floors: (f32, f32)) {
         let similarity = self.scorer.score(other, row);
         let found = Found::Score(similarity);
@@ -429,19 +434,23 @@ impl Worker for Room<'_> {
     fn meet(&mut self, block: &Block, side: Side) {
         let (screen, board) = (self.screen, &self.screen.board);
         self.load_floors(block);
+        let mut places = 0..side.rows().len();
         if side.later_only {
+            // Of a block that meets itself, a side is a piece of its places, not of its rows.
+            places = side.first - block.rows.start..side.end - block.rows.start;
             self.turned.hide_all();
+            (0..places.start).for_each(|place| self.show_next(block, place));
         }
-        for at in 0..side.rows().len() {
-            if at.is_multiple_of(STOP_STEP) && (board.search.stopped() || board.has_too_many(0.0)) {
+        for (step, place) in places.enumerate() {
+            if step.is_multiple_of(STOP_STEP) && (board.search.stopped() || board.has_too_many(0.0)) {
                 return;
             }
-            let other = if side.later_only { self.row(block, at) } else { side.first + at };
+            let other = if side.later_only { self.row(block, place) } else { side.first + place };
             if screen.matrix.norms[other] > 0.0 {
                 self.compare(block, other, side);
             }
             if side.later_only {
-                self.turned.show_next(|take| screen.way.front(screen.weights, other, take));
+                self.show_next(block, place);
             }
             if self.hits.len().max(self.mirrored_hits.len()) >= HITS {
                 self.hand_hits(block, side.mirror);
@@ -449,5 +458,6 @@ impl Worker for Room<'_> {
             }
         }
         self.hand_hits(block, side.mirror);
+        self.turned.show_all();
     }
 }

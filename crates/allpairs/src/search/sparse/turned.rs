@@ -69,6 +69,10 @@ impl Turned {
         self.offsets.rotate_right(1);
         self.offsets.iter_mut().for_each(|offset| *offset = offset.next_multiple_of(step));
         self.offsets[0] = 0;
+        self.show_all();
+    }
+
+    pub(super) fn show_all(&mut self) {
         self.ends.clear();
         self.ends.extend_from_slice(&self.offsets[1..]);
         self.shown = self.order.len();

@@ -172,7 +172,8 @@ impl<'a> Board<'a> {
         let cut = |range: Range<usize>| {
             range.clone().step_by(size).map(move |start| start..range.end.min(start + size))
         };
-        let blocks: Vec<Block> = share.listed().into_iter().flat_map(cut).map(new_block).collect();
+        let ranges: Vec<Range<usize>> = share.listed().into_iter().flat_map(cut).collect();
+        let blocks: Vec<Block> = ranges.into_par_iter().map(new_block).collect();
         let meetings = Meetings::new(share, &blocks, size);
         let (count, held) = (meetings.count(), AtomicUsize::new(0));
         let kept = rayon::broadcast(|_| {

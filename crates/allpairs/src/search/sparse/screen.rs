@@ -18,7 +18,7 @@ use crate::score::score;
 use crate::search::blocks::{Block, Board, Found, Hit, Side, Worker};
 use crate::search::candidates::{Bench, Scorer};
 use crate::search::share::Share;
-use crate::search::{BLOCKS_PER_THREAD, Ended, Search};
+use crate::search::{Ended, Search};
 use crate::settings::Selection;
 use crate::sparse::SparseRows;
 
@@ -27,6 +27,9 @@ const BLOCK_ROWS: usize = 8192;
 
 /// Rows of a block that are known by signatures: these take half of a second-level cache.
 const SIGNATURE_ROWS: usize = 1 << 14;
+
+/// Blocks for each thread, at least: they meet in pieces, so that few are enough to even out their times.
+const BLOCKS_OF_THREAD: usize = 2;
 
 /// Pairs are handed over once there are so many.
 const HITS: usize = 2048;
@@ -158,7 +161,7 @@ impl<'a> SparseScreen<'a> {
             Way::Signatures(_) => SIGNATURE_ROWS,
             Way::Sums(_) => BLOCK_ROWS,
         };
-        let even = self.share.own.len().div_ceil(BLOCKS_PER_THREAD * rayon::current_num_threads());
+        let even = self.share.own.len().div_ceil(BLOCKS_OF_THREAD * rayon::current_num_threads());
         even.clamp(BLOCK_ROWS, most)
     }
 }

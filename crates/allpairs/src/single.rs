@@ -20,7 +20,7 @@ use crate::machine::Vectors;
 const MOST_COLUMNS: usize = 1 << 17;
 
 /// One row at unit length, to be scored with others in float32.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct SingleRow {
     vectors: Vectors,
     row: Vec<f32>,

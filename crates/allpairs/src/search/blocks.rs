@@ -92,7 +92,7 @@ impl Block {
         let padded = rows.len().next_multiple_of(BLOCK_STEP);
         let floor = |row: usize| if row < rows.end && searched(row) { board.first_floor } else { i32::MAX };
         let floors = (rows.start..rows.start + padded).map(|row| AtomicI32::new(floor(row))).collect();
-        let lists = Mutex::new(Lists::new(rows.len(), &board.search.selection));
+        let lists = Mutex::new(Lists::new(rows.len(), &board.search.selection, board.long_lists));
         Self { rows, floors, lists }
     }
 
@@ -142,6 +142,8 @@ pub(super) struct Board<'a> {
     pub(super) margin: Margin,
     /// Floor of each row to begin with.
     pub(super) first_floor: i32,
+    /// Whether lists have more room, since sums tell little of scores.
+    long_lists: bool,
     /// Candidates so far.
     offered: AtomicUsize,
 }
@@ -150,7 +152,13 @@ impl<'a> Board<'a> {
     pub(super) fn new(search: &'a Search<'a>, margin: Margin, least_floor: i32) -> Self {
         let threshold = search.selection.threshold.unwrap_or(f32::NEG_INFINITY);
         let first_floor = margin.below(threshold).max(least_floor);
-        Self { search, margin, first_floor, offered: AtomicUsize::new(0) }
+        Self { search, margin, first_floor, long_lists: false, offered: AtomicUsize::new(0) }
+    }
+
+    /// The same with longer lists, for sums that tell little of scores.
+    pub(super) fn with_long_lists(mut self) -> Self {
+        self.long_lists = true;
+        self
     }
 
     /// Whether more neighbours were found, or are to be expected, than may be kept.

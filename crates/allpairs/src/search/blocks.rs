@@ -155,9 +155,9 @@ impl<'a> Board<'a> {
         Self { search, margin, first_floor, long_lists: false, offered: AtomicUsize::new(0) }
     }
 
-    /// The same with longer lists, for sums that tell little of scores.
-    pub(super) fn with_long_lists(mut self) -> Self {
-        self.long_lists = true;
+    /// The same with longer lists, for sums that tell little of scores, if so many of them take little memory.
+    pub(super) fn with_long_lists(mut self, lists: usize) -> Self {
+        self.long_lists = Lists::take_little_if_long(lists, &self.search.selection);
         self
     }
 

@@ -14,6 +14,9 @@ use std::ops::Range;
 /// Candidates that are scored together.
 pub(super) const TOGETHER: usize = 4;
 
+/// Bytes that all lists may take without anybody having to look at them.
+const FEW_BYTES: usize = 64 << 20;
+
 /// Scores a candidate as defined.
 pub(super) trait Scorer {
     /// The score of two rows. Calls with the same first row come together.
@@ -85,6 +88,12 @@ impl Lists {
             Some(top_k) => Self::Limited(LimitedLists::new(rows, (top_k, threshold), long)),
             None => Self::Open(OpenLists::new(rows, threshold)),
         }
+    }
+
+    /// Whether so many long lists take no more memory than is given to any search.
+    pub(super) fn take_little_if_long(lists: usize, selection: &Selection) -> bool {
+        let room = selection.top_k.map_or(0, |top_k| limited::room(top_k, true));
+        lists.saturating_mul(room).saturating_mul(size_of::<Candidate>()) <= FEW_BYTES
     }
 
     /// Takes in a candidate with its sum, for the row at this place. Returns the greatest sum that is not worth offering

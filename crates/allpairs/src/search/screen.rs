@@ -60,7 +60,10 @@ impl<'a> Screen<'a> {
     ) -> Self {
         let board = match way {
             Way::Words(_) => Board::new(search, margin, i32::MIN),
-            Way::Bytes(..) => Board::new(search, Margin::of_bounds(), i32::MIN).with_long_lists(),
+            Way::Bytes(..) => {
+                let lists = share.listed().iter().map(ExactSizeIterator::len).sum();
+                Board::new(search, Margin::of_bounds(), i32::MIN).with_long_lists(lists)
+            }
         };
         Self { board, share, matrix, way, vectors: Vectors::best() }
     }

@@ -14,17 +14,15 @@ use rayon::prelude::*;
 const SAMPLED: usize = 16;
 const SAMPLED_OTHERS: usize = 2048;
 
-/// Nanoseconds that bytes save of a pair of rows, for each column. Two kernels on 512 bits, a Zen 5.
+/// Nanoseconds that bytes save of a pair of rows, for each column. Measured with vectors of 512 bits on a Zen 5, as the others.
 const SAVED: f64 = 0.0018;
 
-/// Nanoseconds that a closer look takes, and what each column adds.
-const LOOK: f64 = 30.0;
-const LOOK_COLUMN: f64 = 0.0625;
+/// Nanoseconds that a closer look takes with what comes before it, and what each column adds.
+const LOOK: f64 = 18.0;
+const LOOK_COLUMN: f64 = 0.065;
 
-/// Candidates for each neighbour that is asked for that come before the floors are known, and the nanoseconds that each
-/// of them takes more.
-const EARLY: f64 = 15.0;
-const EARLY_COST: f64 = 10.0;
+/// Closer looks for each neighbour that is asked for, taken before the floors are high.
+const EARLY: f64 = 20.0;
 
 /// How rows are compared.
 #[derive(Debug)]
@@ -47,13 +45,14 @@ impl Way {
         let single = SingleRow::new(Vectors::best(), columns).filter(|_| matrix.matrix.is_float32())?;
         // Half of the others, since most pairs serve both of their rows.
         let saved = SAVED * columns as f64 * search.others.len() as f64 / 2.0;
-        let early = search.selection.top_k.map_or(0.0, |top_k| EARLY * EARLY_COST * top_k as f64);
+        let a_look = LOOK + LOOK_COLUMN * columns as f64;
+        let early = search.selection.top_k.map_or(0.0, |top_k| EARLY * top_k as f64 * a_look);
         if saved <= early {
             return None;
         }
         let scales = Scales::measure(matrix)?;
         let looks = expected_looks(search, (matrix, &scales), single);
-        (saved > early + looks * (LOOK + LOOK_COLUMN * columns as f64)).then_some(Self::Bytes(kernel, scales))
+        (saved > early + looks * a_look).then_some(Self::Bytes(kernel, scales))
     }
 
     /// Bytes of a number of a packed row.

@@ -46,11 +46,15 @@ pub(super) struct LimitedList<'a> {
     threshold: f32,
 }
 
+/// Candidates that a list has room for. Long lists are shortened less often, which saves less time than their memory is
+/// worth unless candidates are looked at each time.
+pub(super) fn room(top_k: usize, long: bool) -> usize {
+    if long { 2 * top_k + 12 } else { top_k + top_k / 4 + 4 }
+}
+
 impl LimitedLists {
     pub(super) fn new(rows: usize, (top_k, threshold): (usize, f32), long: bool) -> Self {
-        // Longer lists are shortened less often, which saves less time than their memory is worth unless each time
-        // candidates are looked at.
-        let room = if long { 2 * top_k + 12 } else { top_k + top_k / 4 + 4 };
+        let room = room(top_k, long);
         let (places, filled) = (vec![[0; 2]; rows * room], vec![Filled::default(); rows]);
         Self { places, filled, room, top_k, threshold }
     }

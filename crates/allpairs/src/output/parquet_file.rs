@@ -1,29 +1,121 @@
-//! How pairs are laid out in a Parquet file.
+//! Pairs as a Parquet file.
 //!
 //! Rows are sorted, and row groups and pages carry their least and greatest row: whoever looks for one row reads the
 //! footer, the page index and one or two pages of each column.
+//!
+//! Columns are encoded by as many threads as there are. What a column's bytes are depends on its values alone.
 
-use parquet::basic::{Compression, ZstdLevel};
+use arrow::array::ArrayRef;
+use arrow::datatypes::SchemaRef;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::writer::SerializedFileWriter;
+use rayon::prelude::*;
+use std::fs::File;
 
 /// Pairs of a row group, the last one excepted. By count, never by bytes, so that the cut is the same everywhere.
-const ROW_GROUP_PAIRS: usize = 1 << 20;
+const ROW_GROUP_PAIRS: usize = 16 * super::table::BATCH_PAIRS;
 
-/// Properties of a file of pairs.
+/// What the columns `row` and `col` hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Labels {
+    /// Numbers of rows.
+    Rows,
+    /// Ids that are numbers.
+    Numbers,
+    /// Ids that are texts.
+    Texts,
+}
+
+/// How columns are encoded.
+///
+/// Numbers of rows are small, and those of the column `row` repeat themselves or grow by one: differences take the
+/// fewest bytes, and a third of the time of a dictionary. Ids may be any numbers, so that their differences are long; those
+/// of the column `row` are in the dictionary once for many pairs.
 ///
 /// Ids that are text come in the order of the rows, not in their own, so that their least and greatest value tell
 /// little; a filter tells in which row groups an id is.
-pub(super) fn properties(text_ids: bool) -> WriterProperties {
-    let properties = WriterProperties::builder()
+fn properties([row, col]: [Labels; 2]) -> WriterProperties {
+    let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_max_row_group_row_count(Some(ROW_GROUP_PAIRS))
         .set_max_row_group_bytes(None)
         .set_statistics_enabled(EnabledStatistics::Page)
         .set_column_dictionary_enabled("similarity".into(), false)
-        .set_column_dictionary_enabled("distance".into(), false);
-    if text_ids {
-        return properties.set_column_bloom_filter_enabled("row".into(), true).build();
+        .set_column_dictionary_enabled("distance".into(), false)
+        .set_column_bloom_filter_enabled("row".into(), row == Labels::Texts);
+    for (name, labels) in [("row", row), ("col", col)] {
+        if labels == Labels::Rows {
+            properties = properties
+                .set_column_dictionary_enabled(name.into(), false)
+                .set_column_encoding(name.into(), Encoding::DELTA_BINARY_PACKED);
+        }
     }
-    // Almost all values of numbers differ; a dictionary of them would be built only to be thrown away.
-    properties.set_column_dictionary_enabled("col".into(), false).build()
+    if col == Labels::Numbers {
+        // Almost all differ; a dictionary of them would be built only to be thrown away.
+        properties = properties.set_column_dictionary_enabled("col".into(), false);
+    }
+    properties.build()
+}
+
+/// Makes the values of a column.
+pub(super) type Column<'a> = Box<dyn FnOnce() -> ArrayRef + Send + 'a>;
+
+pub(super) struct ParquetFile {
+    schema: SchemaRef,
+    writer: SerializedFileWriter<File>,
+    groups: ArrowRowGroupWriterFactory,
+    /// Encoders of the columns of the row group that is being written, and the pairs that they have.
+    columns: Vec<ArrowColumnWriter>,
+    pairs: usize,
+}
+
+impl ParquetFile {
+    pub(super) fn create(file: File, schema: &SchemaRef, labels: [Labels; 2]) -> Result<Self, ParquetError> {
+        // It puts Arrow's schema into the file.
+        let writer = ArrowWriter::try_new(file, SchemaRef::clone(schema), Some(properties(labels)))?;
+        let (writer, groups) = writer.into_serialized_writer()?;
+        Ok(Self { schema: SchemaRef::clone(schema), writer, groups, columns: Vec::new(), pairs: 0 })
+    }
+
+    pub(super) fn add_metadata(&mut self, (key, value): (String, Option<String>)) {
+        self.writer.append_key_value_metadata(KeyValue::new(key, value));
+    }
+
+    /// Adds some pairs; a row group must not end between them.
+    pub(super) fn write(&mut self, columns: Vec<Column>, pairs: usize) -> Result<(), ParquetError> {
+        if self.columns.is_empty() {
+            self.columns = self.groups.create_column_writers(self.writer.flushed_row_groups().len())?;
+        }
+        let fields = self.schema.fields();
+        let together = self.columns.par_iter_mut().zip(columns).zip(fields.as_ref());
+        together.try_for_each(|((writer, column), field)| {
+            compute_leaves(field, &column())?.iter().try_for_each(|leaf| writer.write(leaf))
+        })?;
+        self.pairs += pairs;
+        if self.pairs >= ROW_GROUP_PAIRS { self.end_group() } else { Ok(()) }
+    }
+
+    fn end_group(&mut self) -> Result<(), ParquetError> {
+        self.pairs = 0;
+        let columns = std::mem::take(&mut self.columns).into_par_iter().map(ArrowColumnWriter::close);
+        let columns: Vec<_> = columns.collect::<Result<_, _>>()?;
+        let mut group = self.writer.next_row_group()?;
+        columns.into_iter().try_for_each(|column| column.append_to_row_group(&mut group))?;
+        group.close()?;
+        Ok(())
+    }
+
+    /// Completes the file.
+    pub(super) fn finish(&mut self) -> Result<(), ParquetError> {
+        if self.pairs > 0 {
+            self.end_group()?;
+        }
+        self.writer.finish()?;
+        Ok(())
+    }
 }

@@ -1,6 +1,6 @@
 //! Pairs as a table of the columns `row`, `col` and `similarity` (or `distance`).
 
-use super::parquet_file::properties;
+use super::parquet_file::{Column, Labels, ParquetFile};
 use super::{Layout, PartError, measured};
 use crate::matrix::Ids;
 use crate::neighbours::Neighbour;
@@ -11,14 +11,12 @@ use arrow::datatypes::{DataType, Field, Schema};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::FileWriter;
 use fs_err::File;
-use parquet::arrow::ArrowWriter;
-use parquet::file::metadata::KeyValue;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Pairs that are handed to the encoder at a time, so that pages too are cut at the same places.
-const BATCH_PAIRS: usize = 1 << 16;
+pub(super) const BATCH_PAIRS: usize = 1 << 16;
 
 pub(super) struct TableWriter<'a> {
     path: PathBuf,
@@ -33,7 +31,7 @@ pub(super) struct TableWriter<'a> {
 }
 
 enum Encoder {
-    Parquet(Box<ArrowWriter<std::fs::File>>),
+    Parquet(Box<ParquetFile>),
     Csv(Box<CsvWriter<BufWriter<File>>>),
     Arrow(Box<FileWriter<BufWriter<File>>>),
 }
@@ -62,16 +60,15 @@ impl<'a> TableWriter<'a> {
                 Encoder::Arrow(Box::new(FileWriter::try_new(BufWriter::new(file), &schema).map_err(encode)?))
             }
             PairFormat::Parquet | PairFormat::Npz => {
-                let text_ids = matches!(layout.row_ids, Some(Ids::Texts(_)));
-                let writer = ArrowWriter::try_new(
-                    file.into_parts().0,
-                    Arc::clone(&schema),
-                    Some(properties(text_ids)),
-                );
+                let labels = [layout.row_ids, layout.column_ids].map(|ids| match ids {
+                    None => Labels::Rows,
+                    Some(Ids::Numbers(_)) => Labels::Numbers,
+                    Some(Ids::Texts(_)) => Labels::Texts,
+                });
+                let writer = ParquetFile::create(file.into_parts().0, &schema, labels);
                 let mut writer = writer.map_err(|source| encode(source.into()))?;
                 if let Some(partial) = layout.partial {
-                    let (key, value) = partial.metadata();
-                    writer.append_key_value_metadata(KeyValue::new(key, value));
+                    writer.add_metadata(partial.metadata());
                 }
                 Encoder::Parquet(Box::new(writer))
             }
@@ -103,19 +100,23 @@ impl<'a> TableWriter<'a> {
     }
 
     fn write_batch(&mut self) -> Result<(), PartError> {
-        let columns: Vec<ArrayRef> = vec![
-            labels(&std::mem::take(&mut self.rows), self.row_ids),
-            labels(&std::mem::take(&mut self.columns), self.column_ids),
-            Arc::new(Float32Array::from(std::mem::take(&mut self.numbers))),
+        let (rows, others) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.columns));
+        let (count, numbers) = (rows.len(), std::mem::take(&mut self.numbers));
+        let (row_ids, column_ids) = (self.row_ids, self.column_ids);
+        let columns: Vec<Column> = vec![
+            Box::new(move || labels(&rows, row_ids)),
+            Box::new(move || labels(&others, column_ids)),
+            Box::new(move || Arc::new(Float32Array::from(numbers))),
         ];
-        let written =
-            RecordBatch::try_new(Arc::clone(&self.schema), columns).and_then(|batch| {
-                match &mut self.encoder {
-                    Encoder::Parquet(writer) => writer.write(&batch).map_err(ArrowError::from),
-                    Encoder::Csv(writer) => writer.write(&batch),
-                    Encoder::Arrow(writer) => writer.write(&batch),
-                }
-            });
+        let batch = |columns: Vec<Column>| {
+            let columns = columns.into_iter().map(|column| column()).collect();
+            RecordBatch::try_new(Arc::clone(&self.schema), columns)
+        };
+        let written = match &mut self.encoder {
+            Encoder::Parquet(writer) => writer.write(columns, count).map_err(ArrowError::from),
+            Encoder::Csv(writer) => batch(columns).and_then(|batch| writer.write(&batch)),
+            Encoder::Arrow(writer) => batch(columns).and_then(|batch| writer.write(&batch)),
+        };
         written.map_err(|source| PartError::Encode { path: self.path.clone(), source })
     }
 
@@ -124,7 +125,7 @@ impl<'a> TableWriter<'a> {
             self.write_batch()?;
         }
         let finished = match &mut self.encoder {
-            Encoder::Parquet(writer) => writer.finish().map(drop).map_err(ArrowError::from),
+            Encoder::Parquet(writer) => writer.finish().map_err(ArrowError::from),
             // Flushed by itself after each batch.
             Encoder::Csv(_) => Ok(()),
             Encoder::Arrow(writer) => writer.finish(),

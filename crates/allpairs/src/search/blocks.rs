@@ -92,7 +92,7 @@ impl Block {
         let padded = rows.len().next_multiple_of(BLOCK_STEP);
         let floor = |row: usize| if row < rows.end && searched(row) { board.first_floor } else { i32::MAX };
         let floors = (rows.start..rows.start + padded).map(|row| AtomicI32::new(floor(row))).collect();
-        let lists = Mutex::new(Lists::new(rows.len(), &board.search.selection, board.long_lists));
+        let lists = Mutex::new(Lists::new(rows.len(), &board.search.selection, board.room));
         Self { rows, floors, lists }
     }
 
@@ -142,8 +142,8 @@ pub(super) struct Board<'a> {
     pub(super) margin: Margin,
     /// Floor of each row to begin with.
     pub(super) first_floor: i32,
-    /// Whether lists have more room, since sums tell little of scores.
-    long_lists: bool,
+    /// Candidates that a list has room for, if so many are wanted.
+    room: usize,
     /// Candidates so far.
     offered: AtomicUsize,
 }
@@ -152,12 +152,14 @@ impl<'a> Board<'a> {
     pub(super) fn new(search: &'a Search<'a>, margin: Margin, least_floor: i32) -> Self {
         let threshold = search.selection.threshold.unwrap_or(f32::NEG_INFINITY);
         let first_floor = margin.below(threshold).max(least_floor);
-        Self { search, margin, first_floor, long_lists: false, offered: AtomicUsize::new(0) }
+        // Candidates that are scored before they come need no more.
+        let room = search.selection.top_k.unwrap_or(0);
+        Self { search, margin, first_floor, room, offered: AtomicUsize::new(0) }
     }
 
-    /// The same with longer lists, for sums that tell little of scores, if so many of them take little memory.
-    pub(super) fn with_long_lists(mut self, lists: usize) -> Self {
-        self.long_lists = Lists::take_little_if_long(lists, &self.search.selection);
+    /// The same for candidates that wait to be scored, each list with this room.
+    pub(super) fn with_room(mut self, room: usize) -> Self {
+        self.room = room;
         self
     }
 
@@ -180,7 +182,8 @@ impl<'a> Board<'a> {
         let cut = |range: Range<usize>| {
             range.clone().step_by(size).map(move |start| start..range.end.min(start + size))
         };
-        let blocks: Vec<Block> = share.listed().into_iter().flat_map(cut).map(new_block).collect();
+        let ranges: Vec<Range<usize>> = share.listed().into_iter().flat_map(cut).collect();
+        let blocks: Vec<Block> = ranges.into_par_iter().map(new_block).collect();
         let meetings = Meetings::new(share, &blocks, size);
         let (count, held) = (meetings.count(), AtomicUsize::new(0));
         let kept = rayon::broadcast(|_| {

@@ -73,6 +73,17 @@ pub(super) struct Bench {
     neighbours: Vec<Neighbour>,
 }
 
+/// Candidates that each of so many lists has room for, if all wait to be scored.
+///
+/// Longer lists are shortened less often, which saves less time than their memory is worth, unless sums are `loose` and
+/// candidates are looked at each time.
+pub(super) fn room(lists: usize, selection: &Selection, loose: bool) -> usize {
+    let Some(top_k) = selection.top_k else { return 0 };
+    let long = 2 * top_k + 12;
+    let bytes = lists.saturating_mul(long).saturating_mul(size_of::<Candidate>());
+    if loose && bytes <= FEW_BYTES { long } else { top_k + top_k / 4 + 4 }
+}
+
 impl Bench {
     pub(super) fn new(vectors: Vectors) -> Self {
         let (waiting, neighbours) = (Vec::new(), Vec::new());
@@ -81,19 +92,13 @@ impl Bench {
 }
 
 impl Lists {
-    /// Empty lists of so many rows; long ones are better where sums tell little of scores.
-    pub(super) fn new(rows: usize, selection: &Selection, long: bool) -> Self {
+    /// Empty lists of so many rows, with room for so many candidates each if so many are wanted.
+    pub(super) fn new(rows: usize, selection: &Selection, room: usize) -> Self {
         let threshold = selection.threshold.unwrap_or(f32::NEG_INFINITY);
         match selection.top_k {
-            Some(top_k) => Self::Limited(LimitedLists::new(rows, (top_k, threshold), long)),
+            Some(top_k) => Self::Limited(LimitedLists::new(rows, (top_k, threshold), room)),
             None => Self::Open(OpenLists::new(rows, threshold)),
         }
-    }
-
-    /// Whether so many long lists take no more memory than is given to any search.
-    pub(super) fn take_little_if_long(lists: usize, selection: &Selection) -> bool {
-        let room = selection.top_k.map_or(0, |top_k| limited::room(top_k, true));
-        lists.saturating_mul(room).saturating_mul(size_of::<Candidate>()) <= FEW_BYTES
     }
 
     /// Takes in a candidate with its sum, for the row at this place. Returns the greatest sum that is not worth offering

@@ -7,7 +7,7 @@ use crate::machine::prefetch;
 use crate::neighbours::Neighbour;
 use crate::quantised::Margin;
 use crate::score::score;
-use crate::single::SingleRow;
+use crate::single;
 
 /// One thread's room to score in.
 pub(super) struct DenseScorer<'a> {
@@ -22,9 +22,7 @@ pub(super) struct DenseScorer<'a> {
 /// What a closer look takes.
 struct Closer<'a> {
     scales: &'a Scales,
-    row: SingleRow,
-    /// The row that `row` holds.
-    held: Option<usize>,
+    /// How far its sums are at most from the true ones.
     reach: i32,
 }
 
@@ -32,10 +30,10 @@ impl<'a> DenseScorer<'a> {
     pub(super) fn new(screen: &'a Screen<'a>) -> Self {
         let stride = screen.matrix.matrix.stride();
         let (own, other) = (vec![0.0; stride], vec![0.0; stride]);
-        let columns = screen.matrix.matrix.columns();
-        let closer = screen.scales().zip(SingleRow::new(screen.vectors, columns)).map(|(scales, row)| {
-            let reach = Margin::sum_above(SingleRow::margin(columns)) + 2;
-            Closer { scales, row, held: None, reach }
+        let margin = single::margin(screen.matrix.matrix.columns());
+        let closer = screen.scales().zip(margin).map(|(scales, margin)| {
+            let reach = Margin::sum_above(margin) + 2;
+            Closer { scales, reach }
         });
         Self { screen, own, held: None, other, closer }
     }
@@ -74,17 +72,10 @@ impl Scorer for DenseScorer<'_> {
 
     fn look(&mut self, row: usize, others: [usize; TOGETHER]) -> Option<[i32; TOGETHER]> {
         self.closer.as_ref()?;
-        self.hold(row);
-        let closer = self.closer.as_mut()?;
         let matrix = self.screen.matrix;
-        if closer.held != Some(row) {
-            closer.row.hold(&self.own, matrix.norms[row]);
-            closer.held = Some(row);
-        }
-        let [Some(a), Some(b), Some(c), Some(d)] = others.map(|other| matrix.stored_row(other)) else {
-            return None;
-        };
-        let scores = closer.row.scores([a, b, c, d], others.map(|other| matrix.norms[other]))?;
+        let stored = |row: usize| Some((matrix.stored_row(row)?, matrix.norms[row]));
+        let [Some(a), Some(b), Some(c), Some(d)] = others.map(stored) else { return None };
+        let scores = single::scores(self.screen.vectors, stored(row)?, [a, b, c, d])?;
         Some(scores.map(Margin::sum_above))
     }
 

@@ -5,7 +5,7 @@
 //! against all its partners. A share of which each pair is wanted for one row only is always done so.
 
 use super::blocks::{BLOCK_STEP, Block, Board, Found, Hit, Side, Worker};
-use super::candidates::Bench;
+use super::candidates::{Bench, room};
 use super::scorer::DenseScorer;
 use super::share::Share;
 use super::tiles::{ByteTiles, Tiles, WordTiles};
@@ -58,13 +58,12 @@ impl<'a> Screen<'a> {
         matrix: &'a DenseRows,
         (margin, way): (Margin, Way),
     ) -> Self {
-        let board = match way {
-            Way::Words(_) => Board::new(search, margin, i32::MIN),
-            Way::Bytes(..) => {
-                let lists = share.listed().iter().map(ExactSizeIterator::len).sum();
-                Board::new(search, Margin::of_bounds(), i32::MIN).with_long_lists(lists)
-            }
+        let (margin, loose) = match way {
+            Way::Words(_) => (margin, false),
+            Way::Bytes(..) => (Margin::of_bounds(), true),
         };
+        let lists = share.listed().iter().map(ExactSizeIterator::len).sum();
+        let board = Board::new(search, margin, i32::MIN).with_room(room(lists, &search.selection, loose));
         Self { board, share, matrix, way, vectors: Vectors::best() }
     }
 

@@ -7,8 +7,10 @@ use super::Search;
 use crate::bytes::Scales;
 use crate::dense::DenseRows;
 use crate::machine::{Kernel, Vectors, bytes};
-use crate::single::SingleRow;
+use crate::settings::Selection;
+use crate::single;
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// Sampled rows, and rows that each of them is compared with.
 const SAMPLED: usize = 16;
@@ -42,7 +44,7 @@ impl Way {
     fn bytes_if_faster(search: &Search, matrix: &DenseRows) -> Option<Self> {
         let kernel = bytes::Kernel::fast()?;
         let columns = matrix.matrix.columns();
-        let single = SingleRow::new(Vectors::best(), columns).filter(|_| matrix.matrix.is_float32())?;
+        single::margin(columns).filter(|_| matrix.matrix.is_float32())?;
         // Half of the others, since most pairs serve both of their rows.
         let saved = SAVED * columns as f64 * search.others.len() as f64 / 2.0;
         let a_look = LOOK + LOOK_COLUMN * columns as f64;
@@ -51,7 +53,7 @@ impl Way {
             return None;
         }
         let scales = Scales::measure(matrix)?;
-        let looks = expected_looks(search, (matrix, &scales), single);
+        let looks = expected_looks(search, matrix, &scales);
         (saved > early + looks * a_look).then_some(Self::Bytes(kernel, scales))
     }
 
@@ -65,34 +67,28 @@ impl Way {
 }
 
 /// About so many pairs of a row are not told from its neighbours by bytes.
-fn expected_looks(search: &Search, (matrix, scales): (&DenseRows, &Scales), single: SingleRow) -> f64 {
-    let sample = |range: &std::ops::Range<usize>, count: usize| {
+fn expected_looks(search: &Search, matrix: &DenseRows, scales: &Scales) -> f64 {
+    let sample = |range: &Range<usize>, count: usize| {
         range.clone().step_by((range.len() / count).max(1)).take(count).collect::<Vec<usize>>()
     };
     let (rows, others) = (sample(&search.rows, SAMPLED), sample(&search.others, SAMPLED_OTHERS));
-    let stride = matrix.matrix.stride();
-    let looks_of = |(single, read): &mut (SingleRow, Vec<f64>), row: &usize| {
-        if matrix.norms[*row] == 0.0 {
-            return 0;
-        }
-        matrix.read(*row..*row + 1, read);
-        single.hold(read, matrix.norms[*row]);
+    let (vectors, Selection { top_k, threshold }) = (Vectors::best(), search.selection);
+    let stored = |row: usize| Some((matrix.stored_row(row)?, matrix.norms[row]));
+    let looks_of = |row: &usize| {
         let score = |other: &usize| {
-            let [score] = single.scores([matrix.stored_row(*other)?], [matrix.norms[*other]])?;
+            let [score] = single::scores(vectors, stored(*row)?, [stored(*other)?])?;
             (other != row).then_some((*other, score))
         };
         let scores: Vec<(usize, f32)> = others.iter().filter_map(score).collect();
-        let least = search.selection.threshold.unwrap_or(f32::NEG_INFINITY);
-        let floor = match search.selection.top_k {
+        let mut floor = threshold.unwrap_or(f32::NEG_INFINITY);
+        if top_k.is_some() {
             // Of so few the best one is about as good as the last neighbour, or worse.
-            Some(_) => scores.iter().fold(least, |best, (_, score)| best.max(*score)),
-            None => least,
-        };
+            floor = scores.iter().fold(floor, |best, (_, score)| best.max(*score));
+        }
         let is_near = |(other, score): &&(usize, f32)| *score + scales.margin(*row, *other) >= floor;
         scores.iter().filter(is_near).count()
     };
-    let room = || (single.clone(), vec![0.0; stride]);
-    let looks: usize = rows.par_iter().map_init(room, looks_of).sum();
+    let looks: usize = rows.par_iter().map(looks_of).sum();
     let compared = (rows.len() * others.len()).max(1);
     looks as f64 * search.others.len() as f64 / compared as f64
 }

@@ -5,6 +5,7 @@ use crate::support::{Pair, bits, npy_f64, read_part, run_host};
 use arrow::array::AsArray;
 use arrow::datatypes::{Float32Type, Int64Type};
 use arrow::ipc::reader::FileReader;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use std::io::Read;
 use std::path::Path;
 use trainyard_allpairs::{LookupError, TrainReport, neighbours_of};
@@ -111,6 +112,39 @@ fn one_row_is_looked_up_by_its_number_in_a_file_of_several_row_groups() {
     }
     assert_eq!(neighbours_of(&path, "1500").unwrap().neighbours, []);
     assert!(matches!(neighbours_of(&path, "x"), Err(LookupError::NotANumber { .. })));
+}
+
+#[test]
+fn row_groups_and_columns_are_the_same_bytes_for_any_number_of_threads() {
+    let folder = channel(&[("m.npy", &npy_f64(&rows(1100)))]);
+    let of_threads = [1, 2, 5].map(|threads| {
+        let output = tempfile::tempdir().unwrap();
+        run_host(folder.path(), &[("top_k", "1000")], (0, 1), threads, output.path()).unwrap();
+        fs_err::read(output.path().join("part-algo-1.parquet")).unwrap()
+    });
+    assert!(of_threads.iter().all(|bytes| *bytes == of_threads[0]));
+    let [bytes, ..] = of_threads;
+    let metadata = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes)).unwrap();
+    let groups = metadata.metadata().row_groups();
+    let pairs: Vec<_> = groups.iter().map(|group| group.num_rows()).collect();
+    assert_eq!(pairs, [1 << 20, 1_100_000 - (1 << 20)]);
+    // Differences of row numbers take a hundredth of the bytes that the numbers take.
+    assert!(groups.iter().all(|group| group.column(0).compressed_size() < 8 * group.num_rows() / 100));
+}
+
+#[test]
+fn ids_that_are_numbers_are_written_once_for_the_pairs_of_a_row() {
+    let lines = (0..300u64).map(|row| {
+        let id = row.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1;
+        format!("{id},{},{}\n", (row as f64).sin(), (row as f64).cos())
+    });
+    let table = "id,x,y\n".to_owned() + &lines.collect::<String>();
+    let folder = channel(&[("m.csv", table.as_bytes())]);
+    let (output, _) = part(folder.path(), &[("top_k", "200")], "part-algo-1.parquet");
+    let bytes = fs_err::read(output.path().join("part-algo-1.parquet")).unwrap();
+    let metadata = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes)).unwrap();
+    let column = metadata.metadata().row_group(0).column(0);
+    assert!(column.compressed_size() < 300 * (8 + 8), "{} bytes", column.compressed_size());
 }
 
 #[test]

@@ -46,15 +46,9 @@ pub(super) struct LimitedList<'a> {
     threshold: f32,
 }
 
-/// Candidates that a list has room for. Long lists are shortened less often, which saves less time than their memory is
-/// worth unless candidates are looked at each time.
-pub(super) fn room(top_k: usize, long: bool) -> usize {
-    if long { 2 * top_k + 12 } else { top_k + top_k / 4 + 4 }
-}
-
 impl LimitedLists {
-    pub(super) fn new(rows: usize, (top_k, threshold): (usize, f32), long: bool) -> Self {
-        let room = room(top_k, long);
+    /// Lists with this room, which is at least what is wanted.
+    pub(super) fn new(rows: usize, (top_k, threshold): (usize, f32), room: usize) -> Self {
         let (places, filled) = (vec![[0; 2]; rows * room], vec![Filled::default(); rows]);
         Self { places, filled, room, top_k, threshold }
     }
@@ -229,8 +223,8 @@ impl LimitedList<'_> {
         score_each(row, waiting, scorer, |neighbour| self.insert(neighbour));
     }
 
-    /// Puts a neighbour in its place among those that are scored; all of them are, and there is room for one more than
-    /// are wanted.
+    /// Puts a neighbour in its place among those that are scored; all of them are, and there is room for as many as are
+    /// wanted.
     fn insert(&mut self, neighbour: Neighbour) {
         if neighbour.similarity < self.threshold {
             return;

@@ -279,7 +279,8 @@ fn join(files: Vec<MatrixFile>, stop: &AtomicBool) -> Result<(Matrix, RowFacts),
         }
     }
     if dense.is_empty() {
-        return Ok((Matrix::Sparse(SparseRows::join(sparse)?), facts.finish()));
+        let (rows, facts) = rayon::join(|| SparseRows::join(sparse), || facts.finish());
+        return Ok((Matrix::Sparse(rows?), facts));
     }
     inspect(DenseMatrix::join(dense), stop).map(|(rows, facts)| (Matrix::Dense(rows), facts))
 }

@@ -366,6 +366,30 @@ mod tests {
         rows
     }
 
+    /// Was once met as if the first piece were all: pairs of later pieces were missing, and those of the whole block
+    /// with others.
+    #[test]
+    fn a_sparse_block_that_meets_itself_in_pieces_finds_all_pairs() {
+        let row = |row: usize| {
+            let mut values = vec![0.0; 700];
+            // Three rows each that are alike, far away from each other.
+            (0..4).for_each(|at| {
+                values[(row % 3500 * (at + 1) + 7 * at) % 700] = 1.0 + (row % 3500 % (at + 5)) as f64
+            });
+            values
+        };
+        let matrix = sparse(&(0..10_500).map(row).collect::<Vec<_>>());
+        let pool = |threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        for threshold in [0.95, 0.3] {
+            let selection = Selection { top_k: Some(3), threshold: Some(threshold) };
+            let expected = pool(2).install(|| plain(&matrix, selection));
+            for threads in [1, 2, 4] {
+                let found = pool(threads).install(|| screened(&matrix, selection, 0..10_500));
+                assert!(found == expected, "threshold {threshold}, {threads} threads");
+            }
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 

@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 
 pub(crate) use file::{Indices, SparseFile, StoredCsr, decode_short, narrow};
 pub(crate) use index::InvertedIndex;
-pub(crate) use row::{Row, Values};
+pub(crate) use row::{Columns, Row, Values};
 
 /// Values that a thread looks at at a time.
 const VALUES_OF_PIECE: usize = 1 << 12;

@@ -15,7 +15,7 @@ impl Vectors {
     /// than the other floor, with that sum alone; sets all sums to zero.
     ///
     /// # Panics
-    /// If there are not as many sums as limits, or more than 2¹⁶.
+    /// If there are more sums than limits, or more than 2¹⁶.
     pub(crate) fn pass_sums(
         self,
         sums: &mut [f32],
@@ -23,7 +23,7 @@ impl Vectors {
         other: (f32, f32),
         passed: &mut Vec<(u16, f32)>,
     ) {
-        assert!(sums.len() == limits.rests.len() && sums.len() <= 1 << 16);
+        assert!(sums.len() <= limits.rests.len() && sums.len() <= 1 << 16);
         by_vectors!(self, pass(sums.as_chunks_mut().0, limits, other, passed));
     }
 }
@@ -62,9 +62,9 @@ impl Limits {
         self.floors[at]
     }
 
-    /// Places, filled up to whole groups.
-    pub(crate) fn len(&self) -> usize {
-        self.rests.len()
+    /// So many places, filled up to whole groups.
+    pub(crate) fn len_of(&self, places: usize) -> usize {
+        places.next_multiple_of(WIDTH).min(self.rests.len())
     }
 
     pub(crate) fn rest(&self, at: usize) -> f32 {

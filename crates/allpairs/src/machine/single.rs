@@ -1,4 +1,4 @@
-//! Dot products in float32, of one row with a few stored ones. Products are rounded before they are added, and column
+//! Dot products in float32 of a stored row with a few others. Products are rounded before they are added, and column
 //! `c` is added to accumulator `c mod 16`, so that every way has the same bits.
 
 use super::vectors::{Vectors, by_vectors};
@@ -6,21 +6,20 @@ use super::vectors::{Vectors, by_vectors};
 /// Accumulators of one dot product.
 const LANES: usize = 16;
 
-type Numbers = [f32; LANES];
 type Stored = [[u8; 4]; LANES];
+type Numbers = [f32; LANES];
 
 impl Vectors {
-    /// The dot products of a row with some that are stored in float32, little-endian. The first row has at least as
-    /// many numbers as the others. [`crate::single`] says how far they are off.
+    /// The dot products of a row with some others, all of the same length and stored in float32, little-endian.
+    /// [`crate::single`] says how far they are off.
     #[inline]
-    pub(crate) fn dots_single<const N: usize>(self, row: &[f32], stored: [&[[u8; 4]]; N]) -> [f32; N] {
-        let (whole_row, whole) = (row.as_chunks().0, stored.map(|stored| stored.as_chunks().0));
-        let mut sums = by_vectors!(self, sums(whole_row, whole));
-        for (sums, stored) in sums.iter_mut().zip(stored) {
-            let rest = stored.as_chunks::<LANES>().1;
-            let values = row.get(stored.len() - rest.len()..).unwrap_or_default();
-            for ((sum, value), stored) in sums.iter_mut().zip(values).zip(rest) {
-                *sum += value * f32::from_le_bytes(*stored);
+    pub(crate) fn dots_single<const N: usize>(self, row: &[[u8; 4]], others: [&[[u8; 4]]; N]) -> [f32; N] {
+        let (whole, rest) = row.as_chunks::<LANES>();
+        let mut sums = by_vectors!(self, sums(whole, others.map(|other| other.as_chunks().0)));
+        for (sums, other) in sums.iter_mut().zip(others) {
+            let others = other.get(row.len() - rest.len()..).unwrap_or_default();
+            for ((sum, value), other) in sums.iter_mut().zip(rest).zip(others) {
+                *sum += f32::from_le_bytes(*value) * f32::from_le_bytes(*other);
             }
         }
         sums.map(|sums| combine(&sums))
@@ -39,19 +38,19 @@ mod portable {
     use super::{LANES, Numbers, Stored};
 
     /// Row by row: the accumulators of more than one do not fit the registers that every machine has.
-    pub(super) fn sums<const N: usize>(row: &[Numbers], stored: [&[Stored]; N]) -> [Numbers; N] {
-        stored.map(|stored| side_by_side(row, [stored])[0])
+    pub(super) fn sums<const N: usize>(row: &[Stored], others: [&[Stored]; N]) -> [Numbers; N] {
+        others.map(|other| side_by_side(row, [other])[0])
     }
 
     #[inline(always)]
-    pub(super) fn side_by_side<const N: usize>(row: &[Numbers], stored: [&[Stored]; N]) -> [Numbers; N] {
-        let length = stored.iter().fold(row.len(), |length, stored| length.min(stored.len()));
-        let stored = stored.map(|stored| &stored[..length]);
+    pub(super) fn side_by_side<const N: usize>(row: &[Stored], others: [&[Stored]; N]) -> [Numbers; N] {
+        let length = others.iter().fold(row.len(), |length, other| length.min(other.len()));
+        let others = others.map(|other| &other[..length]);
         let mut sums = [[0.0; LANES]; N];
         for (at, values) in row[..length].iter().enumerate() {
-            for (sums, stored) in sums.iter_mut().zip(stored) {
+            for (sums, other) in sums.iter_mut().zip(others) {
                 for lane in 0..LANES {
-                    sums[lane] += values[lane] * f32::from_le_bytes(stored[at][lane]);
+                    sums[lane] += f32::from_le_bytes(values[lane]) * f32::from_le_bytes(other[at][lane]);
                 }
             }
         }
@@ -65,8 +64,8 @@ mod avx2 {
     use super::{Numbers, Stored};
 
     #[target_feature(enable = "avx2")]
-    pub(super) fn sums<const N: usize>(row: &[Numbers], stored: [&[Stored]; N]) -> [Numbers; N] {
-        super::portable::side_by_side(row, stored)
+    pub(super) fn sums<const N: usize>(row: &[Stored], others: [&[Stored]; N]) -> [Numbers; N] {
+        super::portable::side_by_side(row, others)
     }
 }
 
@@ -76,17 +75,17 @@ mod avx512 {
     use std::arch::x86_64::*;
 
     #[target_feature(enable = "avx512f")]
-    pub(super) fn sums<const N: usize>(row: &[Numbers], stored: [&[Stored]; N]) -> [Numbers; N] {
-        let length = stored.iter().fold(row.len(), |length, stored| length.min(stored.len()));
-        let stored = stored.map(|stored| &stored[..length]);
+    pub(super) fn sums<const N: usize>(row: &[Stored], others: [&[Stored]; N]) -> [Numbers; N] {
+        let length = others.iter().fold(row.len(), |length, other| length.min(other.len()));
+        let others = others.map(|other| &other[..length]);
         let mut sums = [_mm512_setzero_ps(); N];
         for (at, values) in row[..length].iter().enumerate() {
             // SAFETY: it has sixteen numbers.
-            let values = unsafe { _mm512_loadu_ps(values.as_ptr()) };
-            for (sum, stored) in sums.iter_mut().zip(stored) {
+            let values = unsafe { _mm512_loadu_ps(values.as_ptr().cast()) };
+            for (sum, other) in sums.iter_mut().zip(others) {
                 // SAFETY: it has sixteen numbers.
-                let stored = unsafe { _mm512_loadu_ps(stored[at].as_ptr().cast()) };
-                *sum = _mm512_add_ps(*sum, _mm512_mul_ps(values, stored));
+                let other = unsafe { _mm512_loadu_ps(other[at].as_ptr().cast()) };
+                *sum = _mm512_add_ps(*sum, _mm512_mul_ps(values, other));
             }
         }
         let mut out = [[0.0; LANES]; N];
@@ -105,26 +104,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_way_has_the_same_bits(
-            pairs in prop::collection::vec((-2.0f32..2.0, any::<f32>()), 0..70), more in 0usize..9,
-        ) {
-            let finite = |value: f32| if value.is_finite() { value / 1e3 } else { 1.5 };
-            let stored: Vec<[u8; 4]> = pairs.iter().map(|(_, value)| finite(*value).to_le_bytes()).collect();
-            let own: Vec<[u8; 4]> = pairs.iter().map(|(value, _)| value.to_le_bytes()).collect();
-            let mut row: Vec<f32> = pairs.iter().map(|(value, _)| *value).collect();
+        fn every_way_has_the_same_bits(pairs in prop::collection::vec((-2.0f32..2.0, any::<f32>()), 0..70)) {
+            let pairs: Vec<(f32, f32)> =
+                pairs.iter().map(|(x, y)| (*x, if y.is_finite() { y / 1e3 } else { 1.5 })).collect();
+            let row: Vec<[u8; 4]> = pairs.iter().map(|(value, _)| value.to_le_bytes()).collect();
+            let other: Vec<[u8; 4]> = pairs.iter().map(|(_, value)| value.to_le_bytes()).collect();
             let mut sums = [[0.0f32; LANES]; 2];
-            for (column, (value, other)) in pairs.iter().enumerate() {
-                sums[0][column % LANES] += value * finite(*other);
-                sums[1][column % LANES] += value * value;
+            for (column, (x, y)) in pairs.iter().enumerate() {
+                sums[0][column % LANES] += x * y;
+                sums[1][column % LANES] += x * x;
             }
-            // What the row is filled up with does not count.
-            row.resize(row.len() + more, f32::NAN);
-            let [expected, of_own] = sums.map(|sums| combine(&sums).to_bits());
+            let [expected, of_itself] = sums.map(|sums| combine(&sums).to_bits());
             for way in Vectors::available() {
-                let alone = way.dots_single(&row, [&stored]).map(f32::to_bits);
+                let alone = way.dots_single(&row, [&other]).map(f32::to_bits);
                 prop_assert_eq!(alone, [expected], "{:?}", way);
-                let four = way.dots_single(&row, [&stored, &own, &own, &stored]).map(f32::to_bits);
-                prop_assert_eq!(four, [expected, of_own, of_own, expected], "{:?}", way);
+                let four = way.dots_single(&row, [&other, &row, &row, &other]).map(f32::to_bits);
+                prop_assert_eq!(four, [expected, of_itself, of_itself, expected], "{:?}", way);
             }
         }
     }

@@ -9,6 +9,7 @@ use super::meetings::Meetings;
 use super::share::Share;
 use super::{Ended, NEIGHBOURS_UNDER_WAY, Search};
 use crate::machine::Vectors;
+use crate::matrix::Matrix;
 use crate::neighbours::Neighbour;
 use crate::quantised::Margin;
 use rayon::prelude::*;
@@ -92,7 +93,9 @@ impl Block {
         let padded = rows.len().next_multiple_of(BLOCK_STEP);
         let floor = |row: usize| if row < rows.end && searched(row) { board.first_floor } else { i32::MAX };
         let floors = (rows.start..rows.start + padded).map(|row| AtomicI32::new(floor(row))).collect();
-        let lists = Mutex::new(Lists::new(rows.len(), &board.search.selection));
+        // Sparse candidates are scored before they come.
+        let wait = matches!(board.search.matrix, Matrix::Dense(_));
+        let lists = Mutex::new(Lists::new(rows.len(), &board.search.selection, wait));
         Self { rows, floors, lists }
     }
 
@@ -172,7 +175,8 @@ impl<'a> Board<'a> {
         let cut = |range: Range<usize>| {
             range.clone().step_by(size).map(move |start| start..range.end.min(start + size))
         };
-        let blocks: Vec<Block> = share.listed().into_iter().flat_map(cut).map(new_block).collect();
+        let ranges: Vec<Range<usize>> = share.listed().into_iter().flat_map(cut).collect();
+        let blocks: Vec<Block> = ranges.into_par_iter().map(new_block).collect();
         let meetings = Meetings::new(share, &blocks, size);
         let (count, held) = (meetings.count(), AtomicUsize::new(0));
         let kept = rayon::broadcast(|_| {

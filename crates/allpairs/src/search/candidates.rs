@@ -61,11 +61,11 @@ impl Bench {
 }
 
 impl Lists {
-    /// Empty lists of so many rows.
-    pub(super) fn new(rows: usize, selection: &Selection) -> Self {
+    /// Empty lists of so many rows. Unless some `wait` to be scored, a list needs no more room than is asked for.
+    pub(super) fn new(rows: usize, selection: &Selection, wait: bool) -> Self {
         let threshold = selection.threshold.unwrap_or(f32::NEG_INFINITY);
         match selection.top_k {
-            Some(top_k) => Self::Limited(LimitedLists::new(rows, top_k, threshold)),
+            Some(top_k) => Self::Limited(LimitedLists::new(rows, (top_k, wait), threshold)),
             None => Self::Open(OpenLists::new(rows, threshold)),
         }
     }

@@ -57,6 +57,26 @@ impl Columns {
     }
 }
 
+impl Columns {
+    /// Columns below `end`, those of one piece after the other.
+    pub(crate) fn new(pieces: &[Vec<u32>], end: usize) -> Self {
+        let all = pieces.iter().flatten();
+        if end <= 1 << 16 {
+            return Self::Short(all.map(|column| *column as u16).collect());
+        }
+        Self::Long(all.copied().collect())
+    }
+
+    /// Hands over columns, each by itself.
+    #[inline]
+    pub(crate) fn for_each(&self, range: Range<usize>, mut take: impl FnMut(usize)) {
+        match self {
+            Self::Short(columns) => columns[range].iter().for_each(|column| take(usize::from(*column))),
+            Self::Long(columns) => columns[range].iter().for_each(|column| take(*column as usize)),
+        }
+    }
+}
+
 impl Values {
     /// Whether numbers of this type are kept in 32 bits.
     pub(crate) fn are_short(element: Element) -> bool {

@@ -118,7 +118,7 @@ pub(super) unsafe fn compare(rows: RowPanel, columns: ColumnPanel, floors: Floor
         return false;
     }
     tile.passed = passed;
-    for (row, out) in tile.bounds.iter_mut().enumerate() {
+    for (row, out) in tile.bounds.iter_mut().enumerate().filter(|(row, _)| passed[*row] != 0) {
         // SAFETY: a row of the tile has room for 32 numbers.
         unsafe {
             _mm512_storeu_ps(out.as_mut_ptr(), bound(row, 0));

@@ -113,8 +113,8 @@ pub(super) unsafe fn compare(rows: RowPanel, columns: ColumnPanel, floors: Floor
     if any == 0 {
         return false;
     }
-    for (row, (passed, out)) in passed.iter().zip(&mut tile.bounds).enumerate() {
-        tile.passed[row] = *passed;
+    tile.passed[..ROWS].copy_from_slice(&passed);
+    for (row, out) in tile.bounds[..ROWS].iter_mut().enumerate().filter(|(row, _)| passed[*row] != 0) {
         for side in 0..SIDES {
             // SAFETY: a row of the tile has room for 32 numbers.
             unsafe { _mm256_storeu_ps(out.as_mut_ptr().add(8 * side), bound(row, side)) };

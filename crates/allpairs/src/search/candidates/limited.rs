@@ -37,9 +37,9 @@ pub(super) struct LimitedList<'a> {
 }
 
 impl LimitedLists {
-    pub(super) fn new(rows: usize, top_k: usize, threshold: f32) -> Self {
+    pub(super) fn new(rows: usize, (top_k, wait): (usize, bool), threshold: f32) -> Self {
         // Longer lists would be shortened less often, which saves less time than their memory is worth.
-        let room = top_k + top_k / 4 + 4;
+        let room = if wait { top_k + top_k / 4 + 4 } else { top_k };
         let (places, filled) = (vec![[0; 2]; rows * room], vec![Filled::default(); rows]);
         Self { places, filled, room, top_k, threshold }
     }
@@ -161,8 +161,8 @@ impl LimitedList<'_> {
         least
     }
 
-    /// Puts a neighbour in its place among those that are scored; all of them are, and there is room for one more than
-    /// are wanted.
+    /// Puts a neighbour in its place among those that are scored; all of them are, and there is room for as many as are
+    /// wanted.
     fn insert(&mut self, neighbour: Neighbour) {
         if neighbour.similarity < self.threshold {
             return;

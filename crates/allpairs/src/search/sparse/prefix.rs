@@ -10,6 +10,7 @@ use super::frequent::{LOOKED_AT, SAMPLE, SCORED_ENTRY};
 use super::signature::{Groups, LongSignature, Signature, UNIT, unsigned};
 use super::weights::Weights;
 use crate::machine::Vectors;
+use crate::sparse::Columns;
 use rayon::prelude::*;
 
 /// Thresholds from which on it is worth an estimate.
@@ -24,8 +25,7 @@ const SLACK: f64 = 1e-6;
 /// Prefixes and signatures of all rows.
 #[derive(Debug)]
 pub(super) struct Prefixes {
-    /// For each row the column before which its prefix ends.
-    pub(super) ends: Vec<u32>,
+    fronts: Fronts,
     pub(super) signatures: Vec<Signature>,
     pub(super) long_signatures: Vec<LongSignature>,
     /// The least product of two signatures that reach the threshold.
@@ -39,15 +39,14 @@ impl Prefixes {
     pub(super) fn if_cheaper(weights: Weights, threshold: Option<f32>, than: f64) -> Option<Self> {
         let threshold = threshold.filter(|threshold| *threshold >= LEAST_THRESHOLD)?;
         let bound = f64::from(threshold) - SLACK;
-        let end = |entries: &mut Vec<u64>, row: usize| end_of_prefix(weights, row, (bound, entries));
-        let ends: Vec<u32> = (0..weights.rows()).into_par_iter().map_init(Vec::new, end).collect();
-        let visits = visits(weights, &ends);
+        let fronts = Fronts::new(weights, bound);
+        let visits = fronts.visits(weights);
         if visits * VISIT > than {
             return None;
         }
         let (signatures, long_signatures) = Groups::new(weights, 0).both(weights);
         let least = (UNIT * UNIT * bound).floor() as i32;
-        let mut prefixes = Self { ends, signatures, long_signatures, least, cost: 0.0 };
+        let mut prefixes = Self { fronts, signatures, long_signatures, least, cost: 0.0 };
         let (passed, scored) = prefixes.survivors(weights);
         prefixes.cost =
             visits * VISIT + passed * LOOKED_AT + scored * weights.entries_of_row() * SCORED_ENTRY;
@@ -56,8 +55,8 @@ impl Prefixes {
 
     /// Hands over the columns of a row's prefix.
     #[inline]
-    pub(super) fn of_row(&self, weights: Weights, row: usize, mut take: impl FnMut(usize)) {
-        weights.front(row, self.ends[row], |column, _| take(column));
+    pub(super) fn of_row(&self, row: usize, take: impl FnMut(usize)) {
+        self.fronts.for_each(row, take);
     }
 
     /// The part of all pairs that short signatures let through, and the part that is scored, judged by a sample.
@@ -65,10 +64,10 @@ impl Prefixes {
         let others = weights.sample(SAMPLE.1);
         let vectors = Vectors::best();
         let of_row = |held: &mut Vec<bool>, row: usize| {
-            self.of_row(weights, row, |column| held[column] = true);
+            self.of_row(row, |column| held[column] = true);
             let meets = |other: usize| {
                 let mut meets = false;
-                self.of_row(weights, other, |column| meets |= held[column]);
+                self.of_row(other, |column| meets |= held[column]);
                 meets
             };
             let (short, long) = (unsigned(&self.signatures[row]), unsigned(&self.long_signatures[row]));
@@ -80,7 +79,7 @@ impl Prefixes {
                     scored += usize::from(product >= self.least);
                 }
             }
-            self.of_row(weights, row, |column| held[column] = false);
+            self.of_row(row, |column| held[column] = false);
             (passed, scored)
         };
         let rows = weights.sample(SAMPLE.0);
@@ -92,27 +91,65 @@ impl Prefixes {
     }
 }
 
-/// Looks at signatures for each pair of rows.
-fn visits(weights: Weights, ends: &[u32]) -> f64 {
-    // No branch, since it would be taken as often as not.
-    let count = |row: usize, counts: &mut [u64]| {
-        weights.row(row, |column, _| counts[column] += u64::from(column < ends[row] as usize));
-    };
-    let counts = weights.sums(count);
-    let visits: f64 = counts.iter().map(|count| (*count as f64).powi(2)).sum();
-    visits / (weights.rows() as f64).powi(2)
+/// The columns of all prefixes, each from rare to frequent.
+#[derive(Debug)]
+struct Fronts {
+    /// Where each row begins in `columns`, and their number at the end.
+    offsets: Vec<usize>,
+    columns: Columns,
 }
 
-/// The column behind the last one that is needed for the norm of all from there on to reach the bound.
-fn end_of_prefix(weights: Weights, row: usize, (bound, entries): (f64, &mut Vec<u64>)) -> u32 {
+/// Rows that a thread takes at a time.
+const ROWS_OF_PIECE: usize = 512;
+
+impl Fronts {
+    /// For each row the columns up to the last one that is needed for the norm of all from there on to reach the bound.
+    fn new(weights: Weights, bound: f64) -> Self {
+        let of_piece = |first: usize| {
+            let (mut entries, mut columns, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
+            for row in first..weights.rows().min(first + ROWS_OF_PIECE) {
+                let front = front(weights, row, (bound, &mut entries));
+                columns.extend(front.iter().map(|entry| (entry >> 32) as u32));
+                lengths.push(front.len());
+            }
+            (columns, lengths)
+        };
+        let starts: Vec<usize> = (0..weights.rows()).step_by(ROWS_OF_PIECE).collect();
+        let (pieces, lengths): (Vec<Vec<u32>>, Vec<Vec<usize>>) =
+            starts.into_par_iter().map(of_piece).unzip();
+        let mut offsets = Vec::with_capacity(weights.rows() + 1);
+        offsets.push(0);
+        let mut end = 0;
+        offsets.extend(lengths.iter().flatten().map(|length| {
+            end += length;
+            end
+        }));
+        Self { offsets, columns: Columns::new(&pieces, weights.columns()) }
+    }
+
+    #[inline]
+    fn for_each(&self, row: usize, take: impl FnMut(usize)) {
+        self.columns.for_each(self.offsets[row]..self.offsets[row + 1], take);
+    }
+
+    /// Looks at signatures for each pair of rows.
+    fn visits(&self, weights: Weights) -> f64 {
+        let counts = weights.sums(|row, counts| self.for_each(row, |column| counts[column] += 1));
+        let visits: f64 = counts.iter().map(|count| (*count as f64).powi(2)).sum();
+        visits / (weights.rows() as f64).powi(2)
+    }
+}
+
+/// The front of a row, column and weight of each entry in one number.
+fn front<'a>(weights: Weights, row: usize, (bound, entries): (f64, &'a mut Vec<u64>)) -> &'a [u64] {
     entries.clear();
     // Columns have 32 bits.
     weights.row(row, |column, weight| entries.push((column as u64) << 32 | u64::from(weight.to_bits())));
     entries.sort_unstable();
     let mut squares = 0.0;
-    let needed = entries.iter().rev().find(|entry| {
-        squares += f64::from(f32::from_bits(**entry as u32)).powi(2);
+    let needed = entries.iter().rposition(|entry| {
+        squares += f64::from(f32::from_bits(*entry as u32)).powi(2);
         squares >= bound * bound
     });
-    needed.map_or(0, |entry| (entry >> 32) as u32 + 1)
+    &entries[..needed.map_or(0, |at| at + 1)]
 }

@@ -70,11 +70,12 @@ impl Way {
         }
     }
 
-    /// The column before which the front of a row ends.
-    fn end(&self, row: usize) -> u32 {
+    /// Hands over what a row is looked for by; weights only where they matter.
+    #[inline]
+    fn front(&self, weights: Weights, row: usize, mut take: impl FnMut(usize, f32)) {
         match self {
-            Self::Signatures(prefixes) => prefixes.ends[row],
-            Self::Sums(frequent) => frequent.first,
+            Self::Signatures(prefixes) => prefixes.of_row(row, |column| take(column, 0.0)),
+            Self::Sums(frequent) => weights.front(row, frequent.first, take),
         }
     }
 }
@@ -157,7 +158,8 @@ impl<'a> SparseScreen<'a> {
             Way::Signatures(_) => SIGNATURE_ROWS,
             Way::Sums(_) => BLOCK_ROWS,
         };
-        (self.share.own.len() / (BLOCKS_PER_THREAD * rayon::current_num_threads())).clamp(BLOCK_ROWS, most)
+        let even = self.share.own.len().div_ceil(BLOCKS_PER_THREAD * rayon::current_num_threads());
+        even.clamp(BLOCK_ROWS, most)
     }
 }
 
@@ -293,8 +295,9 @@ impl<'a> Room<'a> {
         }
         let mut floor = Margin::short(floor[0]);
         let row = |at: u16| block.rows.start + usize::from(self.turned.order[usize::from(at)]);
-        // Within one block each pair is seen once.
-        let counts = |at: u16| row(at) < other || (row(at) > other && !side.later_only);
+        // Within one block each pair is seen once, when the later one of both comes.
+        let shown = self.turned.shown();
+        let counts = |at: u16| usize::from(at) < shown && row(at) != other;
         self.passed.clear();
         match (&self.screen.way, &mut self.means) {
             (Way::Signatures(prefixes), Means::Signatures(rows)) => {
@@ -306,15 +309,12 @@ impl<'a> Room<'a> {
             (Way::Sums(frequent), Means::Sums { sums, limits, signatures, above }) => {
                 above.clear();
                 add_up(self.screen, (other, frequent), (&self.turned, &mut sums.0));
-                let sums = &mut sums.0[..limits.len()];
-                let within = block.rows.contains(&other);
-                if !within && side.mirror.is_some() {
+                let sums = &mut sums.0[..limits.len_of(shown)];
+                if !side.later_only && side.mirror.is_some() {
                     floor = self.screen.raised(floor, (other, frequent), (sums, limits));
                 }
                 self.screen.vectors.pass_sums(sums, limits, (frequent.rests[other], floor), above);
-                if within {
-                    above.retain(|(at, _)| counts(*at));
-                }
+                above.retain(|(at, _)| counts(*at));
                 keep_near(self.screen, (other, frequent, floor), (limits, signatures), above);
                 self.passed.extend(above.iter().map(|(at, _)| *at));
             }
@@ -326,6 +326,16 @@ impl<'a> Room<'a> {
             let floors = (Margin::short(self.floors[usize::from(place)]), floor);
             self.note(block.rows.start + usize::from(place), other, floors);
         }
+    }
+
+    /// The row of the block at this place in their order.
+    fn row(&self, block: &Block, place: usize) -> usize {
+        block.rows.start + usize::from(self.turned.order[place])
+    }
+
+    fn show_next(&mut self, block: &Block, place: usize) {
+        let (screen, row) = (self.screen, self.row(block, place));
+        self.turned.show_next(|take| screen.way.front(screen.weights, row, take));
     }
 
     fn note(&mut self, row: usize, other: usize, floors: (f32, f32)) {
@@ -356,7 +366,7 @@ fn sift(
     passed: &mut Vec<u16>,
 ) {
     let one = unsigned(&prefixes.signatures[other]);
-    prefixes.of_row(screen.weights, other, |column| {
+    prefixes.of_row(other, |column| {
         screen.vectors.pass_rows((&one, prefixes.least), (turned.places(column), rows), passed);
     });
     passed.sort_unstable();
@@ -415,28 +425,39 @@ impl Worker for Room<'_> {
             }
             _ => Kept::Weights,
         };
-        self.turned.turn(screen.weights, block.rows.clone(), (|row| screen.way.end(row), kept));
+        let front =
+            |row: usize, take: &mut dyn FnMut(usize, f32)| screen.way.front(screen.weights, row, take);
+        self.turned.turn(screen.weights.columns(), block.rows.clone(), (front, kept));
         self.loaded = Some(block.rows.start);
     }
 
     fn meet(&mut self, block: &Block, side: Side) {
-        let board = &self.screen.board;
+        let (screen, board) = (self.screen, &self.screen.board);
         self.load_floors(block);
-        for other in side.rows() {
-            if (other - side.first).is_multiple_of(STOP_STEP)
-                && (board.search.stopped() || board.has_too_many(0.0))
-            {
+        let mut places = 0..side.rows().len();
+        if side.later_only {
+            // Of a block that meets itself, a side is a piece of its places, not of its rows.
+            places = side.first - block.rows.start..side.end - block.rows.start;
+            self.turned.hide_all();
+            (0..places.start).for_each(|place| self.show_next(block, place));
+        }
+        for (step, place) in places.enumerate() {
+            if step.is_multiple_of(STOP_STEP) && (board.search.stopped() || board.has_too_many(0.0)) {
                 return;
             }
-            if self.screen.matrix.norms[other] == 0.0 {
-                continue;
+            let other = if side.later_only { self.row(block, place) } else { side.first + place };
+            if screen.matrix.norms[other] > 0.0 {
+                self.compare(block, other, side);
             }
-            self.compare(block, other, side);
+            if side.later_only {
+                self.show_next(block, place);
+            }
             if self.hits.len().max(self.mirrored_hits.len()) >= HITS {
                 self.hand_hits(block, side.mirror);
                 self.load_floors(block);
             }
         }
         self.hand_hits(block, side.mirror);
+        self.turned.show_all();
     }
 }

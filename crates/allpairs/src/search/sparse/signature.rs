@@ -93,11 +93,17 @@ fn unit(weights: Weights, row: usize, length: f32) -> f32 {
 
 /// Roots in units, rounded up to whole numbers from 0 to 127.
 fn rounded_up<const N: usize>(squares: &[f32; N], unit: f32) -> [i8; N] {
-    squares.map(|square| {
+    /// Whatever is added to this is rounded to a whole number, which the lowest bits then hold.
+    const WHOLE: f32 = (1 << 23) as f32;
+    let mut numbers = [0; N];
+    // Without a branch or a conversion, so that many are done at a time.
+    for (out, square) in numbers.iter_mut().zip(squares) {
         let number = square.sqrt() * unit;
-        let down = number.min(UNIT as f32) as i32;
-        (down + i32::from((down as f32) < number)).min(UNIT as i32) as i8
-    })
+        let number = if number < UNIT as f32 { number } else { UNIT as f32 };
+        let nearest = number + WHOLE;
+        *out = (nearest.to_bits() as i8) + i8::from(nearest - WHOLE < number);
+    }
+    numbers
 }
 
 /// A signature as the one side of a product.

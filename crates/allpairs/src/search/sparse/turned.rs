@@ -1,6 +1,5 @@
 //! The rows of a block by columns.
 
-use super::weights::Weights;
 use crate::machine::ShortRows;
 use std::ops::Range;
 
@@ -11,6 +10,12 @@ pub(super) struct Turned {
     pub(super) order: Vec<u16>,
     /// Where each column begins in the others, and their length at the end.
     offsets: Vec<usize>,
+    /// Where the rows end in each column that are shown.
+    ends: Vec<usize>,
+    /// Rows that are shown, the first in their order: all of them, but for a block that meets itself.
+    shown: usize,
+    /// One less than the power of two of which each column takes a multiple.
+    mask: usize,
     places: Vec<u16>,
     /// Empty if they are not asked for.
     weights: Vec<f32>,
@@ -19,26 +24,27 @@ pub(super) struct Turned {
 /// What is kept of a row for each column of its front.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
-    /// Its place; the rows of each column are filled up to a multiple of this with [`ShortRows::ZERO`].
+    /// Its place; the rows of each column are filled up to a multiple of this, a power of two, with [`ShortRows::ZERO`].
     Places(usize),
     /// Its place and its weight.
     Weights,
 }
 
 impl Turned {
-    /// Turns the fronts of rows, which end before the column that `end` says of a row.
+    /// Turns rows by that many columns. `front` hands over column and weight of each entry in the front of a row.
     pub(super) fn turn(
         &mut self,
-        weights: Weights,
+        columns: usize,
         rows: Range<usize>,
-        (end, kept): (impl Fn(usize) -> u32, Kept),
+        (front, kept): (impl Fn(usize, &mut dyn FnMut(usize, f32)), Kept),
     ) {
         let step = if let Kept::Places(step) = kept { step } else { 1 };
+        self.mask = step - 1;
         // The place of a column is where the next row of it goes; in the end the next column begins there.
         self.offsets.clear();
-        self.offsets.resize(weights.columns() + 1, 0);
+        self.offsets.resize(columns + 1, 0);
         for row in rows.clone() {
-            weights.front(row, end(row), |column, _| self.offsets[column] += 1);
+            front(row, &mut |column, _| self.offsets[column] += 1);
         }
         let mut all = 0;
         for offset in &mut self.offsets {
@@ -51,7 +57,7 @@ impl Turned {
         }
         for (place, row) in (0..).zip(&self.order) {
             let row = rows.start + usize::from(*row);
-            weights.front(row, end(row), |column, weight| {
+            front(row, &mut |column, weight| {
                 let at = self.offsets[column];
                 self.offsets[column] += 1;
                 self.places[at] = place;
@@ -63,13 +69,38 @@ impl Turned {
         self.offsets.rotate_right(1);
         self.offsets.iter_mut().for_each(|offset| *offset = offset.next_multiple_of(step));
         self.offsets[0] = 0;
+        self.show_all();
     }
 
+    pub(super) fn show_all(&mut self) {
+        self.ends.clear();
+        self.ends.extend_from_slice(&self.offsets[1..]);
+        self.shown = self.order.len();
+    }
+
+    pub(super) fn hide_all(&mut self) {
+        self.ends.copy_from_slice(&self.offsets[..self.offsets.len() - 1]);
+        self.shown = 0;
+    }
+
+    /// Shows the next row, given its front.
+    pub(super) fn show_next(&mut self, front: impl FnOnce(&mut dyn FnMut(usize, f32))) {
+        front(&mut |column, _| self.ends[column] += 1);
+        self.shown += 1;
+    }
+
+    /// Rows that are shown.
+    pub(super) fn shown(&self) -> usize {
+        self.shown
+    }
+
+    #[inline]
     fn range(&self, column: usize) -> Range<usize> {
-        self.offsets[column]..self.offsets[column + 1]
+        self.offsets[column]..(self.ends[column] + self.mask) & !self.mask
     }
 
-    /// The rows that have a column.
+    /// The rows that have a column, those that are shown and some more of which the places are not below
+    /// [`Self::shown`].
     #[inline]
     pub(super) fn places(&self, column: usize) -> &[u16] {
         &self.places[self.range(column)]

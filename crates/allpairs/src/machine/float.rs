@@ -121,9 +121,9 @@ fn tile<const ROWS: usize, const COLUMNS: usize>(
 ) {
     let mut sums = Aligned([[0.0f32; COLUMNS]; ROWS]);
     for (x, y) in left.as_chunks::<ROWS>().0.iter().zip(right.as_chunks::<COLUMNS>().0) {
-        for row in 0..ROWS {
-            for column in 0..COLUMNS {
-                sums.0[row][column] = x[row].mul_add(y[column], sums.0[row][column]);
+        for (x, sums) in x.iter().zip(&mut sums.0) {
+            for (y, sum) in y.iter().zip(sums) {
+                *sum = x.mul_add(*y, *sum);
             }
         }
     }

@@ -33,6 +33,7 @@ pub(crate) mod tests;
 use crate::dense::DenseRows;
 use crate::machine::Vectors;
 use crate::machine::bytes::{ColumnPanel, FOUR, Kernel, RowPanel, Sign};
+use crate::quantised::Margin;
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -99,12 +100,18 @@ impl Scale {
 #[derive(Debug)]
 pub(crate) struct Scales {
     of_rows: Vec<Scale>,
+    /// How far the sum that stands for a bound is at most above the true one, as far as a row is the reason.
+    reaches: Vec<i32>,
 }
 
 impl Scales {
     /// Scales in the order of the rows; `None` if there are so many columns that sums might not fit 32 bits.
     pub(crate) fn new(of_rows: Vec<Scale>, columns: usize) -> Option<Self> {
-        (columns <= MOST_COLUMNS).then_some(Self { of_rows })
+        // Half of the product of two errors is less than half of either times the largest.
+        let largest = of_rows.iter().fold(0.0f32, |largest, scale| largest.max(scale.error));
+        let reach = |scale: &Scale| (2.0 * scale.error * (1.0 + largest / 2.0)).next_up().next_up();
+        let reaches = of_rows.iter().map(|scale| Margin::sum_above(reach(scale))).collect();
+        (columns <= MOST_COLUMNS).then_some(Self { of_rows, reaches })
     }
 
     /// Reads all rows to measure their scales; `None` as with [`Self::new`].
@@ -125,11 +132,17 @@ impl Scales {
         Self::new(of_rows, matrix.matrix.columns())
     }
 
-    /// A score that two rows certainly have, given the bound that they certainly do not exceed.
+    /// What the true sum of two rows is at least, given the sum that stands for the bound that it does not exceed.
     #[inline]
-    pub(crate) fn lower(&self, bound: f32, row: usize, other: usize) -> f32 {
-        let [error, other] = [row, other].map(|row| f64::from(self.of_rows[row].error));
-        ((f64::from(bound) - 2.0 * (error + other + error * other)) as f32).next_down()
+    pub(crate) fn least(&self, sum: i32, row: usize, other: usize) -> i32 {
+        // The bound itself may be a little less than what its sum stands for.
+        sum.saturating_sub(2).saturating_sub(self.reaches[row]).saturating_sub(self.reaches[other])
+    }
+
+    /// How far the bound of a score is at most above it.
+    pub(crate) fn margin(&self, row: usize, other: usize) -> f32 {
+        let [error, other] = [row, other].map(|row| self.of_rows[row].error);
+        2.0 * (error + other + error * other)
     }
 }
 
@@ -188,9 +201,13 @@ impl Packed {
         }
     }
 
-    fn bytes(&self) -> impl Iterator<Item = &[u8]> {
-        let size = self.starts.len() / self.width * self.panel;
-        self.bytes[self.start..][..size].chunks_exact(self.panel.max(1))
+    fn panel(&self, at: usize) -> &[u8] {
+        &self.bytes[self.start + at * self.panel..][..self.panel]
+    }
+
+    /// What is known of the rows of a panel.
+    fn of_panel<'a, T>(&self, of_rows: &'a [T], at: usize) -> &'a [T] {
+        &of_rows[at * self.width..][..self.width]
     }
 }
 
@@ -294,11 +311,11 @@ impl RowPanels {
         self.0.pack(matrix, rows);
     }
 
-    /// The panels, in the order of the rows. What fills up the last one has a bound of zero at most.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = RowPanel<'_>> {
-        let Packed { width, steps, errors, .. } = &self.0;
-        let of_rows = steps.chunks_exact(*width).zip(errors.chunks_exact(*width));
-        self.0.bytes().zip(of_rows).map(|(bytes, (steps, errors))| RowPanel { bytes, steps, errors })
+    /// The panel at this place, in the order of the rows. What fills up the last one has a bound of zero at most.
+    pub(crate) fn panel(&self, at: usize) -> RowPanel<'_> {
+        let bytes = self.0.panel(at);
+        let [steps, errors] = [&self.0.steps, &self.0.errors].map(|of_rows| self.0.of_panel(of_rows, at));
+        RowPanel { bytes, steps, errors }
     }
 }
 
@@ -316,12 +333,10 @@ impl ColumnPanels {
         self.0.pack(matrix, rows);
     }
 
-    /// The panels, in the order of the rows. What fills up the last one counts as zero rows.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = ColumnPanel<'_>> {
-        let Packed { width, steps, errors, starts, .. } = &self.0;
-        let of_rows = steps.chunks_exact(*width).zip(errors.chunks_exact(*width));
-        let of_rows = of_rows.zip(starts.chunks_exact(*width));
-        let panels = self.0.bytes().zip(of_rows);
-        panels.map(|(bytes, ((steps, errors), starts))| ColumnPanel { bytes, starts, steps, errors })
+    /// The panel at this place, in the order of the rows. What fills up the last one counts as zero rows.
+    pub(crate) fn panel(&self, at: usize) -> ColumnPanel<'_> {
+        let bytes = self.0.panel(at);
+        let [steps, errors] = [&self.0.steps, &self.0.errors].map(|of_rows| self.0.of_panel(of_rows, at));
+        ColumnPanel { bytes, starts: self.0.of_panel(&self.0.starts, at), steps, errors }
     }
 }

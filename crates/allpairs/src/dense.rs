@@ -106,9 +106,14 @@ impl DenseFile {
 }
 
 impl DenseFile {
+    /// Whether its rows are stored in float32 and little-endian, each in one piece.
+    fn is_float32(&self) -> bool {
+        self.encoding == Element::F32.little_endian() && !self.fortran_order
+    }
+
     /// A row as it is stored, if that is float32 and little-endian.
     fn stored_row(&self, row: usize) -> Option<&[[u8; 4]]> {
-        if self.encoding != Element::F32.little_endian() || self.fortran_order {
+        if !self.is_float32() {
             return None;
         }
         let row_bytes = self.row_head + self.columns * Element::F32.size();
@@ -181,6 +186,11 @@ impl DenseMatrix {
     /// Whether the file of the first row has its numbers column by column.
     pub(crate) fn lie_in_columns(&self, rows: Range<usize>) -> bool {
         self.files.get(self.file_of(rows.start)).is_some_and(|file| file.fortran_order)
+    }
+
+    /// Whether all rows are scored as they are stored, in float32.
+    pub(crate) fn is_float32(&self) -> bool {
+        self.files.iter().filter(|file| file.rows > 0).all(DenseFile::is_float32)
     }
 
     /// Whether squares of the numbers of a row can over- or underflow in float64.

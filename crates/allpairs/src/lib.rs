@@ -44,7 +44,6 @@
 //! out as being the same. `mutual` has each instance search all rows, since it takes the lists of both sides: more
 //! instances make it no faster.
 
-#[cfg_attr(not(test), expect(dead_code, reason = "the screen in bytes is about to be used by the search"))]
 mod bytes;
 mod checkpoint;
 mod dense;
@@ -66,7 +65,6 @@ mod report;
 pub mod score;
 mod search;
 mod settings;
-#[cfg_attr(not(test), expect(dead_code, reason = "the screen in bytes is about to be used by the search"))]
 mod single;
 mod sparse;
 mod symmetric;

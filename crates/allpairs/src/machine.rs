@@ -1,7 +1,6 @@
 //! The only place with `unsafe` code: what the machine offers and the language can not check.
 #![expect(unsafe_code, reason = "memory maps and vector instructions; each use gives its reason")]
 
-#[cfg_attr(not(test), expect(dead_code, reason = "the screen in bytes is about to be used by the search"))]
 pub(crate) mod bytes;
 mod exact;
 mod float;

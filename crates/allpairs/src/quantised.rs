@@ -49,6 +49,18 @@ impl Margin {
         Self::fitting((entries + 8) as f64 * 2f64.powi(-23))
     }
 
+    /// The margin where sums stand for upper bounds of scores.
+    pub(crate) fn of_bounds() -> Self {
+        Self { margin: 0.0, reach: 1 }
+    }
+
+    /// A sum that stands for this score or a greater one, by two at most.
+    #[inline]
+    pub(crate) fn sum_above(score: f32) -> i32 {
+        // Cut towards zero; whatever does not fit is as good as the greatest sum.
+        ((f64::from(score) * SCALE * SCALE) as i32).saturating_add(1)
+    }
+
     fn fitting(margin: f64) -> Option<Self> {
         let reach = (margin * SCALE * SCALE).ceil() as i32 + 1;
         (SCALE * SCALE * (1.0 + margin) < 0.95 * f64::from(i32::MAX)).then_some(Self { margin, reach })
@@ -100,7 +112,7 @@ impl Margin {
     /// What the true sum of a pair with this score is at least.
     pub(crate) fn least_of_score(self, score: f32) -> i32 {
         // Scores lie between -1 and 1, and so the result fits.
-        (f64::from(score) * SCALE * SCALE).floor() as i32 - 1
+        (f64::from(score) * SCALE * SCALE) as i32 - 2
     }
 
     /// The greatest sum whose pair is certainly behind one with at least this true sum.
@@ -156,8 +168,8 @@ impl Panels {
         }
     }
 
-    /// The panels, in the order of the rows.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &[i16]> {
-        self.numbers.chunks_exact(self.panel)
+    /// The panel at this place, in the order of the rows.
+    pub(crate) fn panel(&self, at: usize) -> &[i16] {
+        &self.numbers[at * self.panel..][..self.panel]
     }
 }

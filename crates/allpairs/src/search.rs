@@ -6,9 +6,12 @@ mod dense;
 #[cfg(test)]
 mod known_answers;
 mod meetings;
+mod scorer;
 mod screen;
 mod share;
 mod sparse;
+mod tiles;
+mod way;
 
 use crate::machine::Kernel;
 use crate::matrix::Matrix;
@@ -176,9 +179,12 @@ impl Search<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::way::Way;
     use super::*;
-    use crate::dense::{Bytes, DenseFile, DenseMatrix};
+    use crate::bytes::Scales;
+    use crate::dense::{Bytes, DenseFile, DenseMatrix, DenseRows};
     use crate::element::Element;
+    use crate::machine::bytes;
     use crate::matrix::inspect;
     use crate::sparse::{Indices, SparseFile, SparseRows, StoredCsr, Values};
     use proptest::prelude::*;
@@ -199,8 +205,25 @@ mod tests {
 
     type Found = Vec<(usize, Vec<Neighbour>)>;
 
-    /// The result without a screen, and that of each kernel.
-    fn results(matrix: &Matrix, selection: Selection, rows: Range<usize>) -> (Found, Vec<(Kernel, Found)>) {
+    /// The same rows in float32.
+    fn single(rows: &[Vec<f64>]) -> Matrix {
+        let bytes = rows.iter().flatten().flat_map(|value| (*value as f32).to_le_bytes()).collect();
+        let mut file = DenseFile::empty("rows".as_ref(), rows.len(), rows[0].len());
+        (file.bytes, file.encoding) = (Bytes::Owned(bytes), Element::F32.little_endian());
+        Matrix::Dense(inspect(DenseMatrix::join(vec![file]), &AtomicBool::new(false)).unwrap().0)
+    }
+
+    /// All ways to compare the rows.
+    fn ways(rows: &DenseRows) -> Vec<Way> {
+        let words = Kernel::available().into_iter().map(Way::Words);
+        let scales = || Scales::measure(rows).unwrap();
+        words
+            .chain(bytes::Kernel::available().into_iter().map(|kernel| Way::Bytes(kernel, scales())))
+            .collect()
+    }
+
+    /// The result without a screen, and that of each way to compare.
+    fn results(matrix: &Matrix, selection: Selection, rows: Range<usize>) -> (Found, Vec<(String, Found)>) {
         let stop = AtomicBool::new(false);
         let others = 0..matrix.rows();
         let search = Search { matrix, selection, rows, others, stop: &stop, done: &|_| {} };
@@ -214,13 +237,15 @@ mod tests {
         let Matrix::Dense(rows) = matrix else { unreachable!() };
         let margin = Margin::new(rows.quantisation_error, rows.matrix.columns()).unwrap();
         let mut screened = Vec::new();
-        for kernel in Kernel::available() {
-            let screen = screen::Screen::new(&search, &share, rows, (margin, kernel));
+        for way in ways(rows) {
+            let name =
+                format!("{way:?}").split_once(", Scales").map_or(String::new(), |(way, _)| way.to_owned());
+            let screen = screen::Screen::by(&search, &share, rows, (margin, way));
             let (mut together, mut in_order) = (Vec::new(), Vec::new());
             screen.run(|row, n| collect(&mut together, row, n)).unwrap();
             screen.run_in_order(|row, n| collect(&mut in_order, row, n)).unwrap();
-            assert_eq!(in_order, together, "{kernel:?}");
-            screened.push((kernel, together));
+            assert_eq!(in_order, together, "{name}");
+            screened.push((name, together));
         }
         (plain, screened)
     }
@@ -256,9 +281,17 @@ mod tests {
             top_k in prop::option::of(1usize..20),
             threshold in prop::option::of(-1.0..=1.0f32),
             bounds in (0.0..1.0f64, 0.0..1.0f64),
+            short in any::<bool>(),
         ) {
             let selection = Selection { top_k: if threshold.is_none() { top_k.or(Some(3)) } else { top_k }, threshold };
-            let matrix = dense(&clustered(seed, count, columns, clusters, noise));
+            let mut values = clustered(seed, count, columns, clusters, noise);
+            let matrix = if short {
+                // What float32 has no number for is brought to where it has.
+                values.iter_mut().flatten().for_each(|value| *value = value.clamp(-1e30, 1e30));
+                single(&values)
+            } else {
+                dense(&values)
+            };
             let at = |part: f64| (part * (count + 1) as f64) as usize;
             let rows = at(bounds.0.min(bounds.1))..at(bounds.0.max(bounds.1)).min(count);
             let (plain, screened) = results(&matrix, selection, rows);

@@ -3,9 +3,6 @@
 //! Every product is added to its sum with one rounding, columns ascending. So a sum does not depend on the
 //! instructions that the machine has, nor on the tile that it was computed in.
 
-#[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::*;
-
 /// Dot products of some rows with some others at a time, by the widest instructions there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FloatKernel {
@@ -107,25 +104,13 @@ fn avx2(left: &[f32], right: &[f32], out: &mut [f32], stride: usize) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 fn avx512(left: &[f32], right: &[f32], out: &mut [f32], stride: usize) {
-    const { assert!(AVX512.1 == 32) };
-    let mut sums = [[_mm512_setzero_ps(); 2]; AVX512.0];
-    for (x, y) in left.as_chunks::<{ AVX512.0 }>().0.iter().zip(right.as_chunks::<{ AVX512.1 }>().0) {
-        // SAFETY: each of the halves has 16 numbers.
-        let y = unsafe { [_mm512_loadu_ps(y.as_ptr()), _mm512_loadu_ps(y[16..].as_ptr())] };
-        for (x, sums) in x.iter().zip(&mut sums) {
-            let x = _mm512_set1_ps(*x);
-            *sums = [_mm512_fmadd_ps(x, y[0], sums[0]), _mm512_fmadd_ps(x, y[1], sums[1])];
-        }
-    }
-    for (out, sums) in out.chunks_mut(stride).zip(&sums) {
-        let (first, second) = out[..AVX512.1].split_at_mut(16);
-        // SAFETY: each of the halves has 16 numbers.
-        unsafe {
-            _mm512_storeu_ps(first.as_mut_ptr(), sums[0]);
-            _mm512_storeu_ps(second.as_mut_ptr(), sums[1]);
-        }
-    }
+    tile::<{ AVX512.0 }, { AVX512.1 }>(left, right, out, stride);
 }
+
+/// Begins at a line of the cache. Sums wait in memory until a loop begins and when it has ended, and vectors that lie in two
+/// lines each would take as long as a tenth of the loop.
+#[repr(align(64))]
+struct Aligned<T>(T);
 
 #[inline(always)]
 fn tile<const ROWS: usize, const COLUMNS: usize>(
@@ -134,15 +119,15 @@ fn tile<const ROWS: usize, const COLUMNS: usize>(
     out: &mut [f32],
     stride: usize,
 ) {
-    let mut sums = [[0.0f32; COLUMNS]; ROWS];
+    let mut sums = Aligned([[0.0f32; COLUMNS]; ROWS]);
     for (x, y) in left.as_chunks::<ROWS>().0.iter().zip(right.as_chunks::<COLUMNS>().0) {
-        for row in 0..ROWS {
-            for column in 0..COLUMNS {
-                sums[row][column] = x[row].mul_add(y[column], sums[row][column]);
+        for (x, sums) in x.iter().zip(&mut sums.0) {
+            for (y, sum) in y.iter().zip(sums) {
+                *sum = x.mul_add(*y, *sum);
             }
         }
     }
-    for (out, sums) in out.chunks_mut(stride).zip(&sums) {
+    for (out, sums) in out.chunks_mut(stride).zip(&sums.0) {
         out[..COLUMNS].copy_from_slice(sums);
     }
 }

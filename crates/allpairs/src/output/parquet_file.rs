@@ -34,8 +34,9 @@ pub(super) enum Labels {
 /// How columns are encoded.
 ///
 /// Numbers of rows are small, and those of the column `row` repeat themselves or grow by one: differences take the
-/// fewest bytes, and a third of the time of a dictionary. Ids may be any numbers, so that their differences are long; those
-/// of the column `row` are in the dictionary once for many pairs.
+/// fewest bytes, and half of the time of a dictionary. Ids may be any numbers. In the column `row` most differences are
+/// zero all the same; in the column `col` they are as long as the numbers, which are in a dictionary only once, as long
+/// as they are not too many.
 ///
 /// Ids that are text come in the order of the rows, not in their own, so that their least and greatest value tell
 /// little; a filter tells in which row groups an id is.
@@ -48,16 +49,12 @@ fn properties([row, col]: [Labels; 2]) -> WriterProperties {
         .set_column_dictionary_enabled("similarity".into(), false)
         .set_column_dictionary_enabled("distance".into(), false)
         .set_column_bloom_filter_enabled("row".into(), row == Labels::Texts);
-    for (name, labels) in [("row", row), ("col", col)] {
-        if labels == Labels::Rows {
+    for (name, labels, dictionary) in [("row", row, false), ("col", col, col == Labels::Numbers)] {
+        if labels != Labels::Texts {
             properties = properties
-                .set_column_dictionary_enabled(name.into(), false)
+                .set_column_dictionary_enabled(name.into(), dictionary)
                 .set_column_encoding(name.into(), Encoding::DELTA_BINARY_PACKED);
         }
-    }
-    if col == Labels::Numbers {
-        // Almost all differ; a dictionary of them would be built only to be thrown away.
-        properties = properties.set_column_dictionary_enabled("col".into(), false);
     }
     properties.build()
 }

@@ -9,7 +9,6 @@ use super::meetings::Meetings;
 use super::share::Share;
 use super::{Ended, NEIGHBOURS_UNDER_WAY, Search};
 use crate::machine::Vectors;
-use crate::matrix::Matrix;
 use crate::neighbours::Neighbour;
 use crate::quantised::Margin;
 use rayon::prelude::*;
@@ -93,9 +92,7 @@ impl Block {
         let padded = rows.len().next_multiple_of(BLOCK_STEP);
         let floor = |row: usize| if row < rows.end && searched(row) { board.first_floor } else { i32::MAX };
         let floors = (rows.start..rows.start + padded).map(|row| AtomicI32::new(floor(row))).collect();
-        // Sparse candidates are scored before they come.
-        let wait = matches!(board.search.matrix, Matrix::Dense(_));
-        let lists = Mutex::new(Lists::new(rows.len(), &board.search.selection, wait));
+        let lists = Mutex::new(Lists::new(rows.len(), &board.search.selection, board.room));
         Self { rows, floors, lists }
     }
 
@@ -145,6 +142,8 @@ pub(super) struct Board<'a> {
     pub(super) margin: Margin,
     /// Floor of each row to begin with.
     pub(super) first_floor: i32,
+    /// Candidates that a list has room for, if so many are wanted.
+    room: usize,
     /// Candidates so far.
     offered: AtomicUsize,
 }
@@ -153,7 +152,15 @@ impl<'a> Board<'a> {
     pub(super) fn new(search: &'a Search<'a>, margin: Margin, least_floor: i32) -> Self {
         let threshold = search.selection.threshold.unwrap_or(f32::NEG_INFINITY);
         let first_floor = margin.below(threshold).max(least_floor);
-        Self { search, margin, first_floor, offered: AtomicUsize::new(0) }
+        // Candidates that are scored before they come need no more.
+        let room = search.selection.top_k.unwrap_or(0);
+        Self { search, margin, first_floor, room, offered: AtomicUsize::new(0) }
+    }
+
+    /// The same for candidates that wait to be scored, each list with this room.
+    pub(super) fn with_room(mut self, room: usize) -> Self {
+        self.room = room;
+        self
     }
 
     /// Whether more neighbours were found, or are to be expected, than may be kept.

@@ -1,4 +1,4 @@
-//! Rows that may be neighbours: first known by their sums in integers, then by their scores.
+//! Rows that may be neighbours: first known by sums in integers, then by their scores.
 
 mod limited;
 mod open;
@@ -7,12 +7,15 @@ use crate::machine::Vectors;
 use crate::neighbours::Neighbour;
 use crate::quantised::Margin;
 use crate::settings::Selection;
-use limited::LimitedLists;
+use limited::{LimitedLists, Slot};
 use open::OpenLists;
 use std::ops::Range;
 
 /// Candidates that are scored together.
 pub(super) const TOGETHER: usize = 4;
+
+/// Bytes that all lists may take without anybody having to look at them.
+const FEW_BYTES: usize = 64 << 20;
 
 /// Scores a candidate as defined.
 pub(super) trait Scorer {
@@ -24,11 +27,27 @@ pub(super) trait Scorer {
         others.map(|other| self.score(row, other))
     }
 
+    /// Looks more closely at some candidates of a row: sums that are off by [`Self::reach_of_look`] at most, if there is
+    /// a way between the first sums and the scores, for all of these.
+    fn look(&mut self, _row: usize, _others: [usize; TOGETHER]) -> Option<[i32; TOGETHER]> {
+        None
+    }
+
+    /// How far a sum from a closer look is from the true one at most; `None` if there is no closer look.
+    fn reach_of_look(&self) -> Option<i32> {
+        None
+    }
+
     /// Is told which rows come soon.
     fn expect(&self, _other: usize) {}
 
     /// How far sums may be from scores.
     fn margin(&self) -> Margin;
+
+    /// What the true sum of two rows is at least.
+    fn least(&self, _row: usize, _other: usize, sum: i32) -> i32 {
+        self.margin().least(sum)
+    }
 
     /// Adds to the neighbours of a row, which are in their order, those that no search finds.
     fn complete(&mut self, row: usize, neighbours: &mut Vec<Neighbour>);
@@ -50,22 +69,34 @@ pub(super) struct Bench {
     lows: Vec<i32>,
     waiting: Vec<Candidate>,
     /// The lists that are finished now and next.
-    now: Vec<Candidate>,
-    next: Vec<Candidate>,
+    slots: [Slot; 2],
+    neighbours: Vec<Neighbour>,
+}
+
+/// Candidates that each of so many lists has room for, if all wait to be scored.
+///
+/// Longer lists are shortened less often, which saves less time than their memory is worth, unless sums are `loose` and
+/// candidates are looked at each time.
+pub(super) fn room(lists: usize, selection: &Selection, loose: bool) -> usize {
+    let Some(top_k) = selection.top_k else { return 0 };
+    let long = 2 * top_k + 12;
+    let bytes = lists.saturating_mul(long).saturating_mul(size_of::<Candidate>());
+    if loose && bytes <= FEW_BYTES { long } else { top_k + top_k / 4 + 4 }
 }
 
 impl Bench {
     pub(super) fn new(vectors: Vectors) -> Self {
-        Self { vectors, lows: Vec::new(), waiting: Vec::new(), now: Vec::new(), next: Vec::new() }
+        let (waiting, neighbours) = (Vec::new(), Vec::new());
+        Self { vectors, lows: Vec::new(), waiting, slots: Default::default(), neighbours }
     }
 }
 
 impl Lists {
-    /// Empty lists of so many rows. Unless some `wait` to be scored, a list needs no more room than is asked for.
-    pub(super) fn new(rows: usize, selection: &Selection, wait: bool) -> Self {
+    /// Empty lists of so many rows, with room for so many candidates each if so many are wanted.
+    pub(super) fn new(rows: usize, selection: &Selection, room: usize) -> Self {
         let threshold = selection.threshold.unwrap_or(f32::NEG_INFINITY);
         match selection.top_k {
-            Some(top_k) => Self::Limited(LimitedLists::new(rows, (top_k, wait), threshold)),
+            Some(top_k) => Self::Limited(LimitedLists::new(rows, (top_k, threshold), room)),
             None => Self::Open(OpenLists::new(rows, threshold)),
         }
     }
@@ -82,7 +113,7 @@ impl Lists {
         match self {
             Self::Limited(lists) => lists.list(at).offer(row, candidate, bench, scorer),
             Self::Open(lists) => {
-                lists.offer((at, row), candidate, bench, scorer);
+                lists.offer((at, row), candidate, &mut bench.waiting, scorer);
                 None
             }
         }
@@ -108,42 +139,31 @@ impl Lists {
         scorer: &mut impl Scorer,
     ) -> Finished {
         let mut finished = Finished::default();
-        let mut neighbours = Vec::new();
-        let mut scored = self.prepare(places.start, bench, scorer);
-        for at in places.clone() {
-            std::mem::swap(&mut bench.now, &mut bench.next);
-            let (row, scored_now) = (first_row + at - places.start, scored);
+        self.prepare((places.start, first_row), bench, scorer);
+        for (at, row) in places.clone().zip(first_row..) {
+            bench.slots.swap(0, 1);
             if at + 1 < places.end {
-                scored = self.prepare(at + 1, bench, scorer);
+                self.prepare((at + 1, row + 1), bench, scorer);
             }
+            let mut neighbours = std::mem::take(&mut bench.neighbours);
             neighbours.clear();
-            neighbours.extend(bench.now[..scored_now].iter().map(|candidate| candidate.neighbour()));
-            score_each(row, &bench.now[scored_now..], scorer, |neighbour| neighbours.push(neighbour));
-            self.keep_wanted(&mut neighbours);
+            match self {
+                Self::Limited(lists) => lists.finish(row, bench, &mut neighbours, scorer),
+                Self::Open(lists) => lists.finish((at, row), &mut bench.waiting, &mut neighbours, scorer),
+            }
             scorer.complete(row, &mut neighbours);
             finished.push(&neighbours);
+            bench.neighbours = neighbours;
         }
         finished
     }
 
-    /// Copies a list as the one that is finished next, and lets the memory know of it. Returns how many are scored.
-    fn prepare(&self, at: usize, bench: &mut Bench, scorer: &impl Scorer) -> usize {
-        let scored = match self {
-            Self::Limited(lists) => lists.copy_possible(at, bench, scorer.margin()),
-            Self::Open(lists) => lists.copy(at, &mut bench.next),
-        };
-        bench.next[scored..].iter().for_each(|candidate| scorer.expect(candidate.column as usize));
-        scored
-    }
-
-    fn keep_wanted(&self, neighbours: &mut Vec<Neighbour>) {
-        let (threshold, top_k) = match self {
-            Self::Limited(lists) => (lists.threshold, lists.top_k),
-            Self::Open(lists) => (lists.threshold, usize::MAX),
-        };
-        neighbours.retain(|neighbour| neighbour.similarity >= threshold);
-        neighbours.sort_unstable_by(Neighbour::rank);
-        neighbours.truncate(top_k);
+    /// Lets the memory know of the list that is finished next.
+    fn prepare(&self, (at, row): (usize, usize), bench: &mut Bench, scorer: &impl Scorer) {
+        match self {
+            Self::Limited(lists) => lists.prepare((at, row), bench, scorer),
+            Self::Open(lists) => lists.waiting(at).for_each(|other| scorer.expect(other)),
+        }
     }
 }
 
@@ -191,6 +211,11 @@ impl Candidate {
         self.known as i32
     }
 
+    /// What it is if it is scored.
+    fn neighbour(self) -> Neighbour {
+        Neighbour { column: self.column, similarity: f32::from_bits(self.known) }
+    }
+
     fn stored(self) -> [u32; 2] {
         [self.column, self.known]
     }
@@ -198,10 +223,24 @@ impl Candidate {
     fn of_stored([column, known]: [u32; 2]) -> Self {
         Self { column, known }
     }
+}
 
-    /// What it is if it is scored.
-    fn neighbour(self) -> Neighbour {
-        Neighbour { column: self.column, similarity: f32::from_bits(self.known) }
+/// Looks more closely at rows, several at a time, and hands over each place with its sum, from the first on; ends early
+/// where there is no way to look.
+fn look_at_each(
+    row: usize,
+    others: impl ExactSizeIterator<Item = usize>,
+    scorer: &mut impl Scorer,
+    mut take: impl FnMut(usize, i32),
+) {
+    let (count, mut others) = (others.len(), others);
+    for first in (0..count).step_by(TOGETHER) {
+        let Some(one) = others.next() else { return };
+        // What is missing in the end is filled up.
+        let mut together = [one; TOGETHER];
+        together[1..].iter_mut().zip(&mut others).for_each(|(place, other)| *place = other);
+        let Some(sums) = scorer.look(row, together) else { return };
+        (first..count).zip(sums).for_each(|(place, sum)| take(place, sum));
     }
 }
 

@@ -2,12 +2,14 @@
 //! elsewhere, bit for bit, on any number of hosts and threads, whether pairs are shared out or rows.
 
 use super::*;
-use crate::dense::{DenseFile, DenseMatrix};
+use crate::bytes::Scales;
+use crate::dense::{DenseFile, DenseMatrix, DenseRows};
 use crate::element::Element;
-use crate::machine::Vectors;
+use crate::machine::{Vectors, bytes};
 use crate::matrix::inspect;
 use crate::sparse::{Indices, SparseFile, SparseRows, StoredCsr, Values};
 use std::path::{Path, PathBuf};
+use way::Way;
 
 /// For each row columns and bits of scores.
 type Lists = Vec<Vec<(u32, u32)>>;
@@ -111,19 +113,28 @@ fn taken(lists: &mut [Vec<Neighbour>]) -> impl FnMut(usize, &[Neighbour]) -> Res
 
 #[test]
 fn every_kernel_finds_the_known_neighbours_on_any_number_of_hosts_and_threads() {
-    let (matrix, selection) = (digits(), Selection { top_k: Some(10), threshold: None });
     // Both begin with the fastest and end with what every machine has.
     let vectors = Vectors::available();
     for (at, kernel) in Kernel::available().into_iter().enumerate() {
         let vectors = vectors[at.min(vectors.len() - 1)];
-        let run = |search: &Search, share: &Share, lists: &mut Vec<Vec<Neighbour>>| {
-            let Matrix::Dense(rows) = search.matrix else { unreachable!() };
-            let margin = search.margin().unwrap();
-            let screen = screen::Screen::new(search, share, rows, (margin, kernel)).scored_by(vectors);
-            screen.run(taken(lists)).unwrap();
-        };
-        assert_known((&matrix, selection), &HOSTS, &format!("{kernel:?}, {vectors:?}"), &run);
+        assert_known_by(&(|_| Way::Words(kernel)), (vectors, &format!("{kernel:?}, {vectors:?}")));
     }
+    for (at, kernel) in bytes::Kernel::available().into_iter().enumerate() {
+        let vectors = vectors[at.min(vectors.len() - 1)];
+        let way = |rows: &DenseRows| Way::Bytes(kernel, Scales::measure(rows).unwrap());
+        assert_known_by(&way, (vectors, &format!("bytes, {kernel:?}, {vectors:?}")));
+    }
+}
+
+fn assert_known_by(way: &(dyn Fn(&DenseRows) -> Way + Sync), (vectors, name): (Vectors, &str)) {
+    let (matrix, selection) = (digits(), Selection { top_k: Some(10), threshold: None });
+    let run = |search: &Search, share: &Share, lists: &mut Vec<Vec<Neighbour>>| {
+        let Matrix::Dense(rows) = search.matrix else { unreachable!() };
+        assert!(rows.matrix.is_float32());
+        let screen = screen::Screen::by(search, share, rows, (search.margin().unwrap(), way(rows)));
+        screen.scored_by(vectors).run(taken(lists)).unwrap();
+    };
+    assert_known((&matrix, selection), &HOSTS, name, &run);
 }
 
 #[test]

@@ -1,23 +1,30 @@
-//! Dense rows against dense rows, screened in 16-bit integers and scored as defined where it matters.
+//! Dense rows against dense rows, screened in integers and scored as defined where it matters.
 //!
 //! Rows are compared in blocks (see [`super::blocks`]). Without `top_k` the number of neighbours is not known
 //! beforehand: if they turn out to be too many to be kept, blocks are done one after the other instead, each
 //! against all its partners. A share of which each pair is wanted for one row only is always done so.
 
 use super::blocks::{BLOCK_STEP, Block, Board, Found, Hit, Side, Worker};
-use super::candidates::{Bench, Scorer, TOGETHER};
+use super::candidates::{Bench, room};
+use super::scorer::DenseScorer;
 use super::share::Share;
-use super::{BLOCKS_PER_THREAD, Ended, NEIGHBOURS_UNDER_WAY, Search};
+use super::tiles::{ByteTiles, Tiles, WordTiles};
+use super::way::Way;
+use super::{Ended, NEIGHBOURS_UNDER_WAY, Search};
+use crate::bytes::Scales;
 use crate::dense::DenseRows;
-use crate::machine::{Kernel, Tile, Vectors, prefetch};
+use crate::machine::{Kernel, Vectors, bytes};
 use crate::neighbours::Neighbour;
-use crate::quantised::{Margin, Panels};
-use crate::score::score;
+use crate::quantised::Margin;
 use rayon::prelude::*;
 use std::ops::Range;
 
 /// Bytes of a block's packed rows: a thread's share of the last cache.
-const BLOCK_BYTES: usize = 4 << 20;
+const BLOCK_BYTES: usize = 2 << 20;
+
+/// Blocks of own rows for each thread. Each block has all others packed anew, so there are few; what they meet is cut
+/// into pieces to even out times.
+const BLOCKS_PER_THREAD: usize = 2;
 
 /// Bytes of the packed rows on the other side that are in use at a time: part of the second-level cache.
 const SIDE_BYTES: usize = 128 << 10;
@@ -27,11 +34,11 @@ const HITS: usize = 512;
 
 /// A search over a dense matrix.
 pub(super) struct Screen<'a> {
-    board: Board<'a>,
-    share: &'a Share,
-    matrix: &'a DenseRows,
-    kernel: Kernel,
-    vectors: Vectors,
+    pub(super) board: Board<'a>,
+    pub(super) share: &'a Share,
+    pub(super) matrix: &'a DenseRows,
+    way: Way,
+    pub(super) vectors: Vectors,
 }
 
 impl<'a> Screen<'a> {
@@ -41,7 +48,43 @@ impl<'a> Screen<'a> {
         matrix: &'a DenseRows,
         (margin, kernel): (Margin, Kernel),
     ) -> Self {
-        Self { board: Board::new(search, margin, i32::MIN), share, matrix, kernel, vectors: Vectors::best() }
+        Self::by(search, share, matrix, (margin, Way::choose(search, matrix, kernel)))
+    }
+
+    /// A search in this way; the margin is that of 16-bit integers.
+    pub(super) fn by(
+        search: &'a Search<'a>,
+        share: &'a Share,
+        matrix: &'a DenseRows,
+        (margin, way): (Margin, Way),
+    ) -> Self {
+        let (margin, loose) = match way {
+            Way::Words(_) => (margin, false),
+            Way::Bytes(..) => (Margin::of_bounds(), true),
+        };
+        let lists = share.listed().iter().map(ExactSizeIterator::len).sum();
+        let board = Board::new(search, margin, i32::MIN).with_room(room(lists, &search.selection, loose));
+        Self { board, share, matrix, way, vectors: Vectors::best() }
+    }
+
+    /// What the bytes of rows stand for, if they are compared in bytes.
+    pub(super) fn scales(&self) -> Option<&Scales> {
+        match &self.way {
+            Way::Words(_) => None,
+            Way::Bytes(_, scales) => Some(scales),
+        }
+    }
+
+    fn in_words(&self, limited: bool, kernel: Kernel) -> WorkerRoom<'_, WordTiles<'_>> {
+        WorkerRoom::new(self, limited, WordTiles::new(self.matrix, kernel, self.vectors))
+    }
+
+    fn in_bytes<'b>(
+        &'b self,
+        limited: bool,
+        (kernel, scales): (bytes::Kernel, &'b Scales),
+    ) -> WorkerRoom<'b, ByteTiles<'b>> {
+        WorkerRoom::new(self, limited, ByteTiles::new((self.matrix, scales), kernel))
     }
 
     /// The same with other vectors for what is scored.
@@ -60,8 +103,15 @@ impl<'a> Screen<'a> {
             return self.run_in_order(take);
         }
         let size = self.block_rows(1);
-        let blocks =
-            self.board.compare(self.share, size, &|rows| self.block(rows), &|| WorkerRoom::new(self, true));
+        let (share, new_block) = (self.share, |rows| self.block(rows));
+        let blocks = match &self.way {
+            Way::Words(kernel) => {
+                self.board.compare(share, size, &new_block, &|| self.in_words(true, *kernel))
+            }
+            Way::Bytes(kernel, scales) => {
+                self.board.compare(share, size, &new_block, &|| self.in_bytes(true, (*kernel, scales)))
+            }
+        };
         match blocks {
             _ if self.board.search.stopped() => Err(Ended::Stopped),
             Some(blocks) => self.hand_over(blocks, &mut take),
@@ -116,7 +166,13 @@ impl<'a> Screen<'a> {
 
     /// Compares own rows with all their partners, in as many blocks as have different partners.
     fn compare_whole(&self, rows: Range<usize>) -> Vec<Block> {
-        let mut worker = WorkerRoom::new(self, false);
+        match &self.way {
+            Way::Words(kernel) => self.compare_by(rows, self.in_words(false, *kernel)),
+            Way::Bytes(kernel, scales) => self.compare_by(rows, self.in_bytes(false, (*kernel, scales))),
+        }
+    }
+
+    fn compare_by(&self, rows: Range<usize>, mut worker: impl Worker) -> Vec<Block> {
         let pieces = self.share.pieces(rows);
         let whole = |piece: Range<usize>| {
             let block = self.block(piece.clone());
@@ -140,7 +196,7 @@ impl<'a> Screen<'a> {
     /// Rows of a block, given the most neighbours that a row had so far.
     fn block_rows(&self, neighbours: usize) -> usize {
         let threads = rayon::current_num_threads();
-        let in_cache = BLOCK_BYTES / (2 * self.matrix.matrix.stride());
+        let in_cache = BLOCK_BYTES / (self.way.bytes_of_number() * self.matrix.matrix.stride());
         let even = self.share.own.len().div_ceil(threads * BLOCKS_PER_THREAD);
         let in_memory = match self.board.search.selection.top_k {
             Some(_) => usize::MAX,
@@ -150,108 +206,36 @@ impl<'a> Screen<'a> {
     }
 }
 
-/// Scores pairs of dense rows.
-struct DenseScorer<'a> {
-    screen: &'a Screen<'a>,
-    own: Vec<f64>,
-    /// The row that `own` holds.
-    held: Option<usize>,
-    other: Vec<f64>,
-}
-
-impl<'a> DenseScorer<'a> {
-    fn new(screen: &'a Screen<'a>) -> Self {
-        let stride = screen.matrix.matrix.stride();
-        let (own, other) = (vec![0.0; stride], vec![0.0; stride]);
-        Self { screen, own, held: None, other }
-    }
-
-    fn hold(&mut self, row: usize) {
-        if self.held != Some(row) {
-            self.screen.matrix.read(row..row + 1, &mut self.own);
-            self.held = Some(row);
-        }
-    }
-}
-
-impl Scorer for DenseScorer<'_> {
-    fn score(&mut self, row: usize, other: usize) -> f32 {
-        self.hold(row);
-        let matrix = self.screen.matrix;
-        let dot = match matrix.stored_row(other) {
-            Some(stored) => self.screen.vectors.dots_stored(&self.own, [stored])[0],
-            None => {
-                matrix.read(other..other + 1, &mut self.other);
-                self.screen.vectors.dot(&self.own, &self.other)
-            }
-        };
-        score(dot, matrix.norms[row], matrix.norms[other])
-    }
-
-    fn score_together(&mut self, row: usize, others: [usize; TOGETHER]) -> [f32; TOGETHER] {
-        let matrix = self.screen.matrix;
-        let [Some(a), Some(b), Some(c), Some(d)] = others.map(|other| matrix.stored_row(other)) else {
-            return others.map(|other| self.score(row, other));
-        };
-        self.hold(row);
-        let dots = self.screen.vectors.dots_stored(&self.own, [a, b, c, d]);
-        std::array::from_fn(|at| score(dots[at], matrix.norms[row], matrix.norms[others[at]]))
-    }
-
-    fn expect(&self, other: usize) {
-        if let Some(stored) = self.screen.matrix.stored_row(other) {
-            prefetch(stored);
-        }
-    }
-
-    fn margin(&self) -> Margin {
-        self.screen.board.margin
-    }
-
-    /// The neighbours of a zero row: it scores 0 with all rows, so the lowest numbers come first.
-    fn complete(&mut self, row: usize, neighbours: &mut Vec<Neighbour>) {
-        let selection = &self.screen.board.search.selection;
-        if self.screen.matrix.norms[row] == 0.0
-            && selection.threshold.is_none_or(|threshold| threshold <= 0.0)
-        {
-            let partners = self.screen.share.partners(row).into_iter().flatten();
-            let lowest = partners.filter(|other| *other != row).take(selection.top_k.unwrap_or(usize::MAX));
-            neighbours.clear();
-            neighbours.extend(lowest.map(|other| Neighbour { column: other as u32, similarity: 0.0 }));
-        }
-    }
-}
-
 /// One thread's room to work in.
-struct WorkerRoom<'a> {
+struct WorkerRoom<'a, T: Tiles> {
     screen: &'a Screen<'a>,
     /// Whether to give up once there are too many candidates to be kept.
     limited: bool,
     scorer: DenseScorer<'a>,
     bench: Bench,
-    own: Panels,
-    /// First row of the block that `own` holds.
+    /// First row of the block that is packed.
     packed: Option<usize>,
-    side: Panels,
-    tile: Tile,
-    row_floors: Vec<i32>,
-    column_floors: Vec<i32>,
+    tiles: T,
+    row_sums: Vec<i32>,
+    row_floors: Vec<T::Floor>,
+    column_sums: Vec<i32>,
+    column_floors: Vec<T::Floor>,
     hits: Vec<Hit>,
     mirrored_hits: Vec<Hit>,
 }
 
-impl<'a> WorkerRoom<'a> {
-    fn new(screen: &'a Screen<'a>, limited: bool) -> Self {
+impl<'a, T: Tiles> WorkerRoom<'a, T> {
+    fn new(screen: &'a Screen<'a>, limited: bool, tiles: T) -> Self {
         Self {
             screen,
             limited,
             scorer: DenseScorer::new(screen),
             bench: Bench::new(screen.vectors),
-            own: Panels::new(screen.vectors),
             packed: None,
-            side: Panels::new(screen.vectors),
-            tile: Tile::new(),
-            row_floors: vec![0; screen.kernel.rows()],
+            row_sums: vec![0; tiles.height()],
+            tiles,
+            row_floors: Vec::new(),
+            column_sums: Vec::new(),
             column_floors: Vec::new(),
             hits: Vec::new(),
             mirrored_hits: Vec::new(),
@@ -259,54 +243,55 @@ impl<'a> WorkerRoom<'a> {
     }
 
     fn compare(&mut self, block: &Block, side: Side) {
-        let kernel = self.screen.kernel;
+        let (height, width) = (self.tiles.height(), self.tiles.width());
         self.load_column_floors(side);
-        // Taken out so that the panels can be read while hits are handed over.
-        let empty = || Panels::new(self.screen.vectors);
-        let (own, others) =
-            (std::mem::replace(&mut self.own, empty()), std::mem::replace(&mut self.side, empty()));
-        for (at, rows) in own.iter().enumerate() {
-            let first_row = block.rows.start + at * kernel.rows();
-            block.load_floors(at * kernel.rows(), &mut self.row_floors);
-            for (at, columns) in others.iter().enumerate() {
-                let first_column = side.first + at * kernel.columns();
-                if side.later_only && first_column + kernel.columns() <= first_row + 1 {
+        for (at, first_row) in block.rows.clone().step_by(height).enumerate() {
+            self.load_row_floors(block, at * height);
+            for (other, first_column) in side.rows().step_by(width).enumerate() {
+                if side.later_only && first_column + width <= first_row + 1 {
                     continue;
                 }
-                let floors = &self.column_floors[at * kernel.columns()..][..kernel.columns()];
-                if kernel.compare((rows, columns), &self.row_floors, floors, &mut self.tile) {
+                let column_floors = &self.column_floors[other * width..][..width];
+                if self.tiles.compare((at, other), &self.row_floors, column_floors) {
                     self.collect((first_row, first_column), block.rows.end, side);
                     if self.hits.len().max(self.mirrored_hits.len()) >= HITS {
                         self.hand_hits(block, side.mirror);
-                        block.load_floors(first_row - block.rows.start, &mut self.row_floors);
+                        self.load_row_floors(block, at * height);
                         self.load_column_floors(side);
                     }
                 }
             }
         }
         self.hand_hits(block, side.mirror);
-        (self.own, self.side) = (own, others);
+    }
+
+    fn load_row_floors(&mut self, block: &Block, first: usize) {
+        block.load_floors(first, &mut self.row_sums);
+        self.row_floors.clear();
+        self.row_floors.extend(self.row_sums.iter().map(|sum| T::floor(*sum)));
     }
 
     fn load_column_floors(&mut self, side: Side) {
-        self.column_floors.clear();
-        self.column_floors.resize(side.rows().len().next_multiple_of(self.screen.kernel.columns()), i32::MAX);
+        self.column_sums.clear();
+        self.column_sums.resize(side.rows().len().next_multiple_of(self.tiles.width()), i32::MAX);
         if let Some(mirror) = side.mirror {
-            mirror.load_floors(side.first - mirror.rows.start, &mut self.column_floors);
+            mirror.load_floors(side.first - mirror.rows.start, &mut self.column_sums);
         }
+        self.column_floors.clear();
+        self.column_floors.extend(self.column_sums.iter().map(|sum| T::floor(*sum)));
     }
 
     /// Notes what passed in the tile. Within one block each pair is seen once, the lower row on the left.
     fn collect(&mut self, first: (usize, usize), block_end: usize, side: Side) {
-        for (row, column, sum) in self.tile.passed(self.screen.kernel) {
+        for (row, column, sum) in self.tiles.passed() {
             let (i, j) = (first.0 + row, first.1 + column);
             if i >= block_end || j >= side.end || i == j || (side.later_only && j < i) {
                 continue;
             }
-            if sum > self.row_floors[row] {
+            if sum > self.row_sums[row] {
                 self.hits.push(Hit { row: i as u32, column: j as u32, found: Found::Sum(sum) });
             }
-            if side.mirror.is_some() {
+            if side.mirror.is_some() && sum > self.column_sums[j - side.first] {
                 self.mirrored_hits.push(Hit { row: j as u32, column: i as u32, found: Found::Sum(sum) });
             }
         }
@@ -321,18 +306,18 @@ impl<'a> WorkerRoom<'a> {
     }
 }
 
-impl Worker for WorkerRoom<'_> {
+impl<T: Tiles> Worker for WorkerRoom<'_, T> {
     fn load(&mut self, block: &Block) {
         if self.packed != Some(block.rows.start) {
-            self.own.pack(self.screen.matrix, block.rows.clone(), self.screen.kernel.rows());
+            self.tiles.pack_rows(block.rows.clone());
             self.packed = Some(block.rows.start);
         }
     }
 
     /// Packs the other rows, as many at a time as the cache holds.
     fn meet(&mut self, block: &Block, side: Side) {
-        let width = self.screen.kernel.columns();
-        let in_cache = SIDE_BYTES / (2 * self.screen.matrix.matrix.stride());
+        let width = self.tiles.width();
+        let in_cache = SIDE_BYTES / (self.screen.way.bytes_of_number() * self.screen.matrix.matrix.stride());
         let size = in_cache.next_multiple_of(width).max(width);
         for first in side.rows().step_by(size) {
             let board = &self.screen.board;
@@ -340,7 +325,7 @@ impl Worker for WorkerRoom<'_> {
                 return;
             }
             let end = side.end.min(first + size);
-            self.side.pack(self.screen.matrix, first..end, width);
+            self.tiles.pack_columns(first..end);
             self.compare(block, Side { first, end, ..side });
         }
     }

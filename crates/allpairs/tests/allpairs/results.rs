@@ -6,6 +6,7 @@ use arrow::array::AsArray;
 use arrow::datatypes::{Float32Type, Int64Type};
 use arrow::ipc::reader::FileReader;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::basic::Encoding;
 use std::io::Read;
 use std::path::Path;
 use trainyard_allpairs::{LookupError, TrainReport, neighbours_of};
@@ -133,18 +134,25 @@ fn row_groups_and_columns_are_the_same_bytes_for_any_number_of_threads() {
 }
 
 #[test]
-fn ids_that_are_numbers_are_written_once_for_the_pairs_of_a_row() {
-    let lines = (0..300u64).map(|row| {
-        let id = row.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1;
-        format!("{id},{},{}\n", (row as f64).sin(), (row as f64).cos())
-    });
-    let table = "id,x,y\n".to_owned() + &lines.collect::<String>();
-    let folder = channel(&[("m.csv", table.as_bytes())]);
-    let (output, _) = part(folder.path(), &[("top_k", "200")], "part-algo-1.parquet");
-    let bytes = fs_err::read(output.path().join("part-algo-1.parquet")).unwrap();
-    let metadata = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes)).unwrap();
-    let column = metadata.metadata().row_group(0).column(0);
-    assert!(column.compressed_size() < 300 * (8 + 8), "{} bytes", column.compressed_size());
+fn columns_are_encoded_as_fits_what_they_hold() {
+    use Encoding::{DELTA_BINARY_PACKED as DIFFERENCES, PLAIN, RLE_DICTIONARY as DICTIONARY};
+    let table = [
+        ("m.npy", npy_f64(&rows(5)), [DIFFERENCES, DIFFERENCES, PLAIN]),
+        ("m.csv", b"id,x,y\n77,1,0\n5,2,0\n6,-1,1\n".to_vec(), [DIFFERENCES, DICTIONARY, PLAIN]),
+        ("m.csv", b"id,x,y\na,1,0\nb,2,0\nc,-1,1\n".to_vec(), [DICTIONARY, DICTIONARY, PLAIN]),
+    ];
+    for (name, bytes, expected) in table {
+        let folder = channel(&[(name, &bytes)]);
+        for measure in ["similarity", "distance"] {
+            let (output, _) = part(folder.path(), &[("output", measure)], "part-algo-1.parquet");
+            let bytes = fs_err::read(output.path().join("part-algo-1.parquet")).unwrap();
+            let file = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(bytes)).unwrap();
+            for (column, expected) in file.metadata().row_group(0).columns().iter().zip(expected) {
+                let of_pages = column.page_encoding_stats_mask().unwrap();
+                assert!(of_pages.is_only(expected), "{expected} instead of {of_pages:?} in {name}");
+            }
+        }
+    }
 }
 
 #[test]

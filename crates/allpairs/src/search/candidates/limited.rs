@@ -1,10 +1,10 @@
 //! Lists of the best rows, as many as are asked for.
 //!
 //! A list has room for little more than these. When it is full, whoever is certainly behind so many others is dropped; if
-//! the sums can not tell, the candidates are scored, and the scores tell. So however many rows tie within the margin, a
-//! list stays as short as it is.
+//! the sums can not tell, a closer look is taken, if there is one, and then candidates are scored, and the scores tell.
+//! So however many rows tie within the margin, a list stays as short as it is.
 
-use super::{Bench, Candidate, Scorer, score_each};
+use super::{Bench, Candidate, Scorer, look_at_each, score_each};
 use crate::machine::Vectors;
 use crate::neighbours::Neighbour;
 use crate::quantised::Margin;
@@ -12,20 +12,30 @@ use crate::quantised::Margin;
 /// Lists with room for equally many candidates each.
 #[derive(Debug)]
 pub(in crate::search) struct LimitedLists {
-    /// The candidates of each row: those that are scored, in their order, then those that wait. As plain numbers, since
-    /// the system has those at hand without touching memory; so what no candidate is put into takes none.
+    /// The candidates of each row: those that are scored, in their order, those that were looked at closely, and the
+    /// others. As plain numbers, since the system has zeros at hand without touching memory; so what no candidate is put
+    /// into takes none.
     places: Vec<[u32; 2]>,
     filled: Vec<Filled>,
     room: usize,
-    pub(super) top_k: usize,
-    pub(super) threshold: f32,
+    top_k: usize,
+    threshold: f32,
 }
 
 /// How many candidates a list has.
 #[derive(Debug, Clone, Copy, Default)]
 struct Filled {
     scored: u32,
+    /// With those that are scored.
+    looked_at: u32,
     all: u32,
+}
+
+/// A copy of one list.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    places: Vec<[u32; 2]>,
+    filled: Filled,
 }
 
 /// One of the lists.
@@ -37,9 +47,8 @@ pub(super) struct LimitedList<'a> {
 }
 
 impl LimitedLists {
-    pub(super) fn new(rows: usize, (top_k, wait): (usize, bool), threshold: f32) -> Self {
-        // Longer lists would be shortened less often, which saves less time than their memory is worth.
-        let room = if wait { top_k + top_k / 4 + 4 } else { top_k };
+    /// Lists with this room, which is at least what is wanted.
+    pub(super) fn new(rows: usize, (top_k, threshold): (usize, f32), room: usize) -> Self {
         let (places, filled) = (vec![[0; 2]; rows * room], vec![Filled::default(); rows]);
         Self { places, filled, room, top_k, threshold }
     }
@@ -50,45 +59,48 @@ impl LimitedLists {
         LimitedList { places, filled: &mut self.filled[at], top_k, threshold }
     }
 
-    /// Copies whoever of a list may be among the best, and says how many of them are scored.
-    pub(super) fn copy_possible(&self, at: usize, bench: &mut Bench, margin: Margin) -> usize {
-        let Filled { scored, all } = self.filled[at];
-        let (scored, list) = (scored as usize, &self.places[at * self.room..][..all as usize]);
-        let least = least_of_best((list, scored), self.top_k, (&mut bench.lows, bench.vectors), margin);
-        bench.next.clear();
-        let mut kept = 0;
-        for (number, place) in list.iter().enumerate() {
-            if number >= scored && margin.most(Candidate::of_stored(*place).sum()) < least {
-                continue;
-            }
-            kept += usize::from(number < scored);
-            bench.next.push(Candidate::of_stored(*place));
-        }
-        kept
+    fn copy<'a>(&self, Slot { places, filled }: &'a mut Slot) -> LimitedList<'a> {
+        let (top_k, threshold) = (self.top_k, self.threshold);
+        LimitedList { places, filled, top_k, threshold }
     }
-}
 
-/// A sum that the true sums of as many candidates as are wanted surely reach; the least there is if there are not so many.
-fn least_of_best(
-    (list, scored): (&[[u32; 2]], usize),
-    top_k: usize,
-    (lows, vectors): (&mut Vec<i32>, Vectors),
-    margin: Margin,
-) -> i32 {
-    if list.len() < top_k {
-        return i32::MIN;
+    /// Copies what is left of a list and lets the memory know of it.
+    pub(super) fn prepare(&self, (at, row): (usize, usize), bench: &mut Bench, scorer: &impl Scorer) {
+        let slot = &mut bench.slots[1];
+        self.places[at * self.room..][..self.room].clone_into(&mut slot.places);
+        slot.filled = self.filled[at];
+        let mut list = self.copy(slot);
+        list.drop_certainly_behind(row, (&mut bench.lows, bench.vectors), scorer);
+        let waiting = &list.places[list.scored()..list.all()];
+        waiting.iter().for_each(|place| scorer.expect(Candidate::of_stored(*place).column as usize));
     }
-    let (scored, waiting) = list.split_at(scored);
-    lows.clear();
-    let of_scored = scored.iter().map(|place| Candidate::of_stored(*place).neighbour().similarity);
-    lows.extend(of_scored.map(|similarity| margin.least_of_score(similarity)));
-    lows.extend(waiting.iter().map(|place| margin.least(Candidate::of_stored(*place).sum())));
-    vectors.greatest(lows, top_k)
+
+    /// Scores what is left of the list that was prepared, and adds its neighbours in their order.
+    pub(super) fn finish(
+        &self,
+        row: usize,
+        bench: &mut Bench,
+        neighbours: &mut Vec<Neighbour>,
+        scorer: &mut impl Scorer,
+    ) {
+        let mut list = self.copy(&mut bench.slots[0]);
+        if scorer.reach_of_look().is_some() {
+            list.look(row, &mut bench.waiting, scorer);
+            list.drop_certainly_behind(row, (&mut bench.lows, bench.vectors), scorer);
+        }
+        list.score(row, &mut bench.waiting, scorer);
+        let scored = &list.places[..list.scored()];
+        neighbours.extend(scored.iter().map(|place| Candidate::of_stored(*place).neighbour()));
+    }
 }
 
 impl LimitedList<'_> {
     fn scored(&self) -> usize {
         self.filled.scored as usize
+    }
+
+    fn looked_at(&self) -> usize {
+        self.filled.looked_at as usize
     }
 
     fn all(&self) -> usize {
@@ -130,35 +142,85 @@ impl LimitedList<'_> {
         self.last().map(|last| margin.below(last.similarity))
     }
 
+    /// Makes room, and says what the greatest sum is that is not worth offering any more.
     fn shorten(&mut self, row: usize, bench: &mut Bench, scorer: &mut impl Scorer) -> i32 {
         let margin = scorer.margin();
-        let least = self.drop_certainly_behind((&mut bench.lows, bench.vectors), margin);
-        let free = self.places.len() - self.all();
-        if free >= (self.places.len() - self.top_k) / 2 {
+        let mut least = self.drop_certainly_behind(row, (&mut bench.lows, bench.vectors), scorer);
+        if self.is_crowded() && scorer.reach_of_look().is_some() {
+            self.look(row, &mut bench.waiting, scorer);
+            least = self.drop_certainly_behind(row, (&mut bench.lows, bench.vectors), scorer);
+        }
+        if !self.is_crowded() {
             return margin.surely_less(least);
         }
-        let waiting = self.places[self.scored()..self.all()].iter();
-        bench.waiting.clear();
-        bench.waiting.extend(waiting.map(|place| Candidate::of_stored(*place)));
-        self.filled.all = self.filled.scored;
-        score_each(row, &bench.waiting, scorer, |neighbour| self.insert(neighbour));
+        self.score(row, &mut bench.waiting, scorer);
         let floor = self.last().map_or(i32::MIN, |last| margin.below(last.similarity));
         floor.max(margin.surely_less(least))
     }
 
-    fn drop_certainly_behind(&mut self, lows: (&mut Vec<i32>, Vectors), margin: Margin) -> i32 {
-        let (scored, all) = (self.scored(), self.all());
-        let least = least_of_best((&self.places[..all], scored), self.top_k, lows, margin);
-        let mut kept = scored;
+    /// Whether so little room is left that the list would soon be shortened again.
+    fn is_crowded(&self) -> bool {
+        self.places.len() - self.all() < (self.places.len() - self.top_k) / 2
+    }
+
+    /// Returns a sum that as many candidates as are wanted surely reach; the least there is if there are not so many.
+    fn drop_certainly_behind(
+        &mut self,
+        row: usize,
+        (lows, vectors): (&mut Vec<i32>, Vectors),
+        scorer: &impl Scorer,
+    ) -> i32 {
+        if self.all() < self.top_k {
+            return i32::MIN;
+        }
+        let (scored, looked_at, all) = (self.scored(), self.looked_at(), self.all());
+        let (margin, reach) = (scorer.margin(), scorer.reach_of_look().unwrap_or(0));
+        lows.clear();
+        for (at, place) in self.places[..all].iter().enumerate() {
+            let candidate = Candidate::of_stored(*place);
+            lows.push(if at < scored {
+                margin.least_of_score(candidate.neighbour().similarity)
+            } else if at < looked_at {
+                candidate.sum().saturating_sub(reach)
+            } else {
+                scorer.least(row, candidate.column as usize, candidate.sum())
+            });
+        }
+        let least = vectors.greatest(lows, self.top_k);
+        let (mut kept, mut kept_looked_at) = (scored, scored);
         for at in scored..all {
             let place = self.places[at];
+            let sum = Candidate::of_stored(place).sum();
+            let most = if at < looked_at { sum.saturating_add(reach) } else { margin.most(sum) };
             // Written whether it is kept or not, so that nothing depends on a guess of the machine.
             self.places[kept] = place;
-            kept += usize::from(margin.most(Candidate::of_stored(place).sum()) >= least);
+            kept += usize::from(most >= least);
+            kept_looked_at = if at < looked_at { kept } else { kept_looked_at };
         }
         // No more than there were.
-        self.filled.all = kept as u32;
+        (self.filled.looked_at, self.filled.all) = (kept_looked_at as u32, kept as u32);
         least
+    }
+
+    /// Looks closely at the candidates that were not looked at so.
+    fn look(&mut self, row: usize, waiting: &mut Vec<Candidate>, scorer: &mut impl Scorer) {
+        let (looked_at, all) = (self.looked_at(), self.all());
+        waiting.clear();
+        waiting.extend(self.places[looked_at..all].iter().map(|place| Candidate::of_stored(*place)));
+        let others = waiting.iter().map(|candidate| candidate.column as usize);
+        look_at_each(row, others, scorer, |at, sum| {
+            self.places[looked_at + at][1] = sum as u32;
+            self.filled.looked_at += 1;
+        });
+    }
+
+    /// Scores all candidates and keeps as many as are wanted.
+    fn score(&mut self, row: usize, waiting: &mut Vec<Candidate>, scorer: &mut impl Scorer) {
+        waiting.clear();
+        waiting
+            .extend(self.places[self.scored()..self.all()].iter().map(|place| Candidate::of_stored(*place)));
+        (self.filled.looked_at, self.filled.all) = (self.filled.scored, self.filled.scored);
+        score_each(row, waiting, scorer, |neighbour| self.insert(neighbour));
     }
 
     /// Puts a neighbour in its place among those that are scored; all of them are, and there is room for as many as are
@@ -174,7 +236,8 @@ impl LimitedList<'_> {
         if at <= moved {
             self.places.copy_within(at..moved, at + 1);
             self.places[at] = Candidate::by_score(neighbour).stored();
-            (self.filled.scored, self.filled.all) = (count as u32, count as u32);
+            let count = count as u32;
+            *self.filled = Filled { scored: count, looked_at: count, all: count };
         }
     }
 }

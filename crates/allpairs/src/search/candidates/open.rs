@@ -1,6 +1,6 @@
 //! Lists of all rows whose scores reach a threshold.
 
-use super::{Bench, Candidate, Scorer, score_each};
+use super::{Candidate, Scorer, look_at_each, score_each};
 use crate::neighbours::Neighbour;
 
 /// Candidates of a list that wait to be scored together.
@@ -11,7 +11,7 @@ const WAITING: usize = 16;
 pub(in crate::search) struct OpenLists {
     /// Those that are scored, then those that wait.
     lists: Vec<OpenList>,
-    pub(super) threshold: f32,
+    threshold: f32,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -29,22 +29,18 @@ impl OpenLists {
         &mut self,
         (at, row): (usize, usize),
         candidate: Candidate,
-        bench: &mut Bench,
+        waiting: &mut Vec<Candidate>,
         scorer: &mut impl Scorer,
     ) {
         let list = &mut self.lists[at];
         list.candidates.push(candidate);
         list.waiting += 1;
         if list.waiting as usize >= WAITING {
-            let scored = list.scored();
-            bench.waiting.clear();
-            bench.waiting.extend(list.candidates.drain(scored..));
+            waiting.clear();
+            waiting.extend(list.candidates.drain(list.scored()..));
             list.waiting = 0;
-            score_each(row, &bench.waiting, scorer, |neighbour| {
-                if neighbour.similarity >= self.threshold {
-                    list.candidates.push(Candidate::by_score(neighbour));
-                }
-            });
+            let take = |neighbour| list.candidates.push(Candidate::by_score(neighbour));
+            score_reaching((row, self.threshold), waiting, scorer, take);
         }
     }
 
@@ -54,10 +50,26 @@ impl OpenLists {
         }
     }
 
-    /// Copies a list and says how many of it are scored.
-    pub(super) fn copy(&self, at: usize, out: &mut Vec<Candidate>) -> usize {
-        self.lists[at].candidates.clone_into(out);
-        self.lists[at].scored()
+    /// The rows that wait to be scored.
+    pub(super) fn waiting(&self, at: usize) -> impl Iterator<Item = usize> {
+        let list = &self.lists[at];
+        list.candidates[list.scored()..].iter().map(|candidate| candidate.column as usize)
+    }
+
+    /// Scores what waits, and adds all neighbours in their order.
+    pub(super) fn finish(
+        &self,
+        (at, row): (usize, usize),
+        waiting: &mut Vec<Candidate>,
+        neighbours: &mut Vec<Neighbour>,
+        scorer: &mut impl Scorer,
+    ) {
+        let list = &self.lists[at];
+        let (scored, others) = list.candidates.split_at(list.scored());
+        neighbours.extend(scored.iter().map(|candidate| candidate.neighbour()));
+        others.clone_into(waiting);
+        score_reaching((row, self.threshold), waiting, scorer, |neighbour| neighbours.push(neighbour));
+        neighbours.sort_unstable_by(Neighbour::rank);
     }
 }
 
@@ -65,4 +77,26 @@ impl OpenList {
     fn scored(&self) -> usize {
         self.candidates.len() - self.waiting as usize
     }
+}
+
+/// Scores candidates of a row and hands over those that reach the threshold.
+fn score_reaching(
+    (row, threshold): (usize, f32),
+    waiting: &mut Vec<Candidate>,
+    scorer: &mut impl Scorer,
+    mut take: impl FnMut(Neighbour),
+) {
+    if let Some(reach) = scorer.reach_of_look() {
+        let wanted = scorer.margin().least_of_score(threshold);
+        let mut possible = vec![true; waiting.len()];
+        let others = waiting.iter().map(|candidate| candidate.column as usize);
+        look_at_each(row, others, scorer, |at, sum| possible[at] = sum.saturating_add(reach) >= wanted);
+        let mut possible = possible.into_iter();
+        waiting.retain(|_| possible.next().unwrap_or(true));
+    }
+    score_each(row, waiting, scorer, |neighbour| {
+        if neighbour.similarity >= threshold {
+            take(neighbour);
+        }
+    });
 }

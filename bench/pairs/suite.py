@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 
 here = os.path.dirname(os.path.abspath(__file__))
 parser = argparse.ArgumentParser()
@@ -125,6 +126,17 @@ def threads_and_memory(medians, title, matrix):
         bar(f"{title}: one thread over two, wall", alone["wall"] / together["wall"], 1.9)
     if together:
         bar(f"{title}: peak memory over input", together["mib"] / (os.path.getsize(matrix) / 2**20), most=1.2)
+        if unpacked(matrix) > os.path.getsize(matrix):
+            say(f"- {title}: peak memory over the matrix as it is once decompressed: "
+                f"{together['mib'] / (unpacked(matrix) / 2**20):.2f}")
+
+
+def unpacked(matrix):
+    """Bytes of the arrays of a file."""
+    if not matrix.endswith(".npz"):
+        return os.path.getsize(matrix)
+    with zipfile.ZipFile(matrix) as archive:
+        return sum(member.file_size for member in archive.infolist())
 
 
 def made(script, name, *arguments):
@@ -222,7 +234,8 @@ def sparse():
         matrices["wordnet"], scores["wordnet"] = f"{options.folder}/wordnet.npz", ["0.8", "0.3"]
         shutil.copyfile(options.wordnet, matrices["wordnet"])
     for name, matrix in matrices.items():
-        say(f"\n{os.path.getsize(matrix) / 2**20:.0f} MiB:")
+        size, arrays = os.path.getsize(matrix) / 2**20, unpacked(matrix) / 2**20
+        say(f"\n{size:.0f} MiB{f', {arrays:.0f} once decompressed' if arrays > size else ''}:")
         for score in scores[name]:
             limit = {} if score == "none" else {"threshold": score}
             number = "0" if score == "none" else score

@@ -106,11 +106,6 @@ impl Margin {
         ((f64::from(score) - self.margin) * SCALE * SCALE).floor() as i32 - 1
     }
 
-    /// A score that is certainly behind all sums, as scores, that are at least this.
-    pub(crate) fn behind(self, sum: f32) -> f32 {
-        ((f64::from(sum) - 2.0 * self.margin) as f32).next_down()
-    }
-
     /// What the true sum of a pair with this sum is at most.
     pub(crate) fn most(self, sum: i32) -> i32 {
         sum.saturating_add(self.reach)

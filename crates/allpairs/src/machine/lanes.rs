@@ -71,24 +71,31 @@ impl Limits {
         self.rests[at]
     }
 
-    /// A number that at least so many places are not below with their sums less the product of the two rests.
-    /// Of each group only one place is taken, so there may be a greater one.
-    pub(crate) fn surely_reached(&self, sums: &[f32], rest: f32, places: usize) -> f32 {
+    /// The places that promise most by their sums less the product of the two rests, one of a group; none if there are
+    /// fewer groups than places wanted.
+    pub(crate) fn promising(&self, sums: &[f32], (rest, wanted): (f32, usize), places: &mut Vec<(f32, u16)>) {
+        places.clear();
         let groups = sums.as_chunks::<WIDTH>().0.iter().zip(&self.of_groups);
-        let mut least: Vec<f32> = groups
-            .map(|(sums, (most, _))| {
-                let greater = |a: f32, b: &f32| if *b > a { *b } else { a };
-                let mut lanes = [f32::NEG_INFINITY; 16];
-                for part in sums.as_chunks::<16>().0 {
-                    lanes.iter_mut().zip(part).for_each(|(lane, sum)| *lane = greater(*lane, sum));
-                }
-                lanes.iter().fold(f32::NEG_INFINITY, greater) - rest * most
-            })
-            .collect();
-        if places == 0 || least.len() < places {
-            return f32::NEG_INFINITY;
+        places.extend((0..).zip(groups).map(|(group, (sums, (most, _)))| {
+            let greater = |a: f32, b: &f32| if *b > a { *b } else { a };
+            let mut lanes = [f32::NEG_INFINITY; 16];
+            for part in sums.as_chunks::<16>().0 {
+                lanes.iter_mut().zip(part).for_each(|(lane, sum)| *lane = greater(*lane, sum));
+            }
+            let greatest = lanes.iter().fold(f32::NEG_INFINITY, greater);
+            (greatest - rest * most, group)
+        }));
+        if wanted == 0 || places.len() < wanted {
+            places.clear();
+            return;
         }
-        *least.select_nth_unstable_by(places - 1, |a, b| b.total_cmp(a)).1
+        places.select_nth_unstable_by(wanted - 1, |a, b| b.0.total_cmp(&a.0));
+        places.truncate(wanted);
+        for (_, place) in places {
+            let sums = &sums.as_chunks::<WIDTH>().0[usize::from(*place)];
+            let at = (1..WIDTH).fold(0, |best, at| if sums[at] > sums[best] { at } else { best });
+            *place = (usize::from(*place) * WIDTH + at) as u16;
+        }
     }
 
     /// For each group the sum that one of its places must exceed at least.

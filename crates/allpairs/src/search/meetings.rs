@@ -30,7 +30,12 @@ impl<'a> Meetings<'a> {
     pub(super) fn new(share: &Share, blocks: &'a [Block], size: usize) -> Self {
         let own = blocks.iter().enumerate().filter(|(_, block)| is_within(&share.own, block));
         let queue = |(at, block)| {
-            let sides = sides(share, (block, &blocks[at..]), (blocks, size));
+            let mut sides = sides(share, (block, &blocks[at..]), (blocks, size));
+            // Rows that two threads meet at the same time would twice be met before it is known what is good enough.
+            if at % 2 == 1 {
+                let behind_itself = usize::from(share.among);
+                sides[behind_itself..].reverse();
+            }
             Queue { block, sides: sides.into_iter().flat_map(cut(size)).collect(), next: AtomicUsize::new(0) }
         };
         Self { queues: own.map(queue).collect(), next: AtomicUsize::new(0) }

@@ -1,6 +1,7 @@
 //! One sparse row, and the arrays that rows lie in: each number in as few bytes as hold it.
 
 use crate::element::Element;
+use rayon::prelude::*;
 use std::ops::Range;
 
 /// Columns of the entries of many rows.
@@ -60,11 +61,10 @@ impl Columns {
 impl Columns {
     /// Columns below `end`, those of one piece after the other.
     pub(crate) fn new(pieces: &[Vec<u32>], end: usize) -> Self {
-        let all = pieces.iter().flatten();
         if end <= 1 << 16 {
-            return Self::Short(all.map(|column| *column as u16).collect());
+            return Self::Short(joined(pieces, |column| column as u16));
         }
-        Self::Long(all.copied().collect())
+        Self::Long(joined(pieces, |column| column))
     }
 
     /// Hands over columns, each by itself.
@@ -143,6 +143,24 @@ impl<'a> Row<'a> {
             (RowColumns::Long(columns), RowValues::Long(values)) => each(columns, values, take),
         }
     }
+}
+
+/// All pieces as one, written by all threads.
+fn joined<T: Copy + Default + Send>(pieces: &[Vec<u32>], number: impl Fn(u32) -> T + Sync) -> Vec<T> {
+    let mut all = vec![T::default(); pieces.iter().map(Vec::len).sum()];
+    let mut rest = all.as_mut_slice();
+    let places: Vec<&mut [T]> = pieces
+        .iter()
+        .map(|piece| {
+            let (place, behind) = std::mem::take(&mut rest).split_at_mut(piece.len());
+            rest = behind;
+            place
+        })
+        .collect();
+    places.into_par_iter().zip(pieces).for_each(|(place, piece)| {
+        place.iter_mut().zip(piece).for_each(|(out, column)| *out = number(*column));
+    });
+    all
 }
 
 #[inline]

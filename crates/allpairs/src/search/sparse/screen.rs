@@ -18,7 +18,7 @@ use crate::score::score;
 use crate::search::blocks::{Block, Board, Found, Hit, Side, Worker};
 use crate::search::candidates::{Bench, Scorer};
 use crate::search::share::Share;
-use crate::search::{BLOCKS_PER_THREAD, Ended, Search};
+use crate::search::{Ended, Search};
 use crate::settings::Selection;
 use crate::sparse::SparseRows;
 
@@ -27,6 +27,9 @@ const BLOCK_ROWS: usize = 8192;
 
 /// Rows of a block that are known by signatures: these take half of a second-level cache.
 const SIGNATURE_ROWS: usize = 1 << 14;
+
+/// Blocks for each thread, at least: they meet in pieces, so that few are enough to even out their times.
+const BLOCKS_OF_THREAD: usize = 2;
 
 /// Pairs are handed over once there are so many.
 const HITS: usize = 2048;
@@ -131,25 +134,12 @@ impl<'a> SparseScreen<'a> {
         }
     }
 
-    /// The floor of a row that meets a block, raised if it has no list yet and some rows of the block are certainly
-    /// good enough: else its first block would be scored whole.
-    fn raised(
-        &self,
-        floor: f32,
-        (other, frequent): (usize, &Frequent),
-        (sums, limits): (&[f32], &Limits),
-    ) -> f32 {
+    /// How many rows are to be scored for a row with this floor when it meets a block: as many as are wanted, if it has
+    /// no list yet. Else its first block would be scored whole.
+    fn scored_first(&self, floor: f32) -> Option<usize> {
         let Selection { top_k, threshold } = self.board.search.selection;
-        match top_k {
-            Some(top_k)
-                if threshold.unwrap_or(0.0) < LOW_THRESHOLD
-                    && floor <= Margin::short(self.board.first_floor) =>
-            {
-                let reached = limits.surely_reached(sums, frequent.rests[other], top_k);
-                floor.max(self.board.margin.behind(reached))
-            }
-            _ => floor,
-        }
+        let has_none = floor <= Margin::short(self.board.first_floor);
+        top_k.filter(|_| threshold.unwrap_or(0.0) < LOW_THRESHOLD && has_none)
     }
 
     /// Long lists are walked through faster, but all threads need blocks.
@@ -158,7 +148,7 @@ impl<'a> SparseScreen<'a> {
             Way::Signatures(_) => SIGNATURE_ROWS,
             Way::Sums(_) => BLOCK_ROWS,
         };
-        let even = self.share.own.len().div_ceil(BLOCKS_PER_THREAD * rayon::current_num_threads());
+        let even = self.share.own.len().div_ceil(BLOCKS_OF_THREAD * rayon::current_num_threads());
         even.clamp(BLOCK_ROWS, most)
     }
 }
@@ -250,6 +240,7 @@ enum Means {
         /// Signatures of the block's rows in frequent columns, in their order; none if no column is frequent.
         signatures: Vec<LongSignature>,
         above: Vec<(u16, f32)>,
+        promising: Vec<(f32, u16)>,
     },
 }
 
@@ -262,6 +253,7 @@ impl<'a> Room<'a> {
                 limits: Limits::default(),
                 signatures: Vec::new(),
                 above: Vec::new(),
+                promising: Vec::new(),
             },
         };
         Self {
@@ -306,12 +298,14 @@ impl<'a> Room<'a> {
                 let product = |at| self.screen.vectors.product(&one, &prefixes.long_signatures[row(at)]);
                 self.passed.retain(|at| counts(*at) && product(*at) >= prefixes.least);
             }
-            (Way::Sums(frequent), Means::Sums { sums, limits, signatures, above }) => {
+            (Way::Sums(frequent), Means::Sums { sums, limits, signatures, above, promising }) => {
                 above.clear();
                 add_up(self.screen, (other, frequent), (&self.turned, &mut sums.0));
                 let sums = &mut sums.0[..limits.len_of(shown)];
-                if !side.later_only && side.mirror.is_some() {
-                    floor = self.screen.raised(floor, (other, frequent), (sums, limits));
+                if let Some(wanted) = self.screen.scored_first(floor).filter(|_| side.mirror.is_some()) {
+                    limits.promising(sums, (frequent.rests[other], wanted), promising);
+                    let rows = promising.iter().filter(|(_, at)| counts(*at)).map(|(_, at)| row(*at));
+                    floor = raised(floor, (other, wanted), rows, &mut self.scorer);
                 }
                 self.screen.vectors.pass_sums(sums, limits, (frequent.rests[other], floor), above);
                 above.retain(|(at, _)| counts(*at));
@@ -380,6 +374,21 @@ fn add_up(
     (turned, sums): (&Turned, &mut [f32; 1 << 16]),
 ) {
     screen.weights.front(other, frequent.first, |column, weight| turned.add(column, weight, sums));
+}
+
+/// The floor of a row, raised to what as many rows as are wanted have been found to score at least.
+fn raised(
+    floor: f32,
+    (other, wanted): (usize, usize),
+    rows: impl Iterator<Item = usize>,
+    scorer: &mut SparseScorer,
+) -> f32 {
+    let (mut count, mut least) = (0, f32::INFINITY);
+    for row in rows {
+        least = least.min(scorer.score(other, row));
+        count += 1;
+    }
+    if count < wanted { floor } else { floor.max(Margin::short(scorer.margin().below(least))) }
 }
 
 /// Keeps the rows that may reach a floor by their sums and their signatures in frequent columns.

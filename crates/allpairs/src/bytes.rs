@@ -27,8 +27,11 @@
 //! Sums of up to 131,072 products of numbers of at most 127 fit 32 bits, and so does what they begin with,
 //! `−128·Σq'`. On the way they may wrap.
 
+mod first;
 #[cfg(test)]
 pub(crate) mod tests;
+
+pub(crate) use first::Sample;
 
 use crate::dense::DenseRows;
 use crate::machine::Vectors;

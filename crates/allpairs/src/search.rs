@@ -181,7 +181,7 @@ impl Search<'_> {
 mod tests {
     use super::way::Way;
     use super::*;
-    use crate::bytes::Scales;
+    use crate::bytes::{Sample, Scales};
     use crate::dense::{Bytes, DenseFile, DenseMatrix, DenseRows};
     use crate::element::Element;
     use crate::machine::bytes;
@@ -300,6 +300,25 @@ mod tests {
                 if top_k.is_some() || threshold.is_none_or(|threshold| threshold > 0.0) {
                     prop_assert_eq!(&found, &plain, "{:?}", kernel);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn first_floors_from_a_sample_change_no_bit_of_the_result() {
+        for (clusters, noise, top_k) in [(1, 1e-5, 1), (40, 0.1, 3), (1000, 1.0, 9), (3, 0.0, 5)] {
+            let mut values = clustered(clusters, 2500, 6, clusters, noise);
+            values.iter_mut().flatten().for_each(|value| *value = value.clamp(-1e30, 1e30));
+            let matrix = single(&values);
+            let Matrix::Dense(rows) = &matrix else { unreachable!() };
+            for kernel in bytes::Kernel::available() {
+                let sample = Sample::of((rows, &Scales::measure(rows).unwrap()), kernel, &(0..2500), top_k);
+                assert!(sample.is_some(), "{kernel:?}");
+            }
+            let selection = Selection { top_k: Some(top_k), threshold: None };
+            let (plain, screened) = results(&matrix, selection, 100..700);
+            for (kernel, found) in screened {
+                assert_eq!(found, plain, "{kernel:?}");
             }
         }
     }

@@ -159,12 +159,8 @@ impl Kernel {
         floors: Floors,
         tile: &mut Tile,
     ) -> bool {
-        let (height, width) = (self.rows(), self.columns());
-        let depth = rows.bytes.len() / height;
-        assert!(depth > 0 && depth.is_multiple_of(8) && rows.bytes.len() == depth * height);
-        assert!(columns.bytes.len() == depth * width && columns.starts.len() == width);
-        assert!([rows.steps, rows.errors, floors.rows].iter().all(|of_rows| of_rows.len() == height));
-        assert!([columns.steps, columns.errors, floors.columns].iter().all(|of| of.len() == width));
+        self.check(rows, columns);
+        assert!(floors.rows.len() == self.rows() && floors.columns.len() == self.columns());
         match self {
             Self::Portable => portable::compare(rows, columns, floors, tile),
             // SAFETY: `Supported` shows that the instructions are there; the lengths were checked above.
@@ -174,6 +170,34 @@ impl Kernel {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512Vnni(_) => unsafe { avx512::compare(rows, columns, floors, tile) },
         }
+    }
+
+    /// Raises the greatest scores so far: for each row as many as there are columns, each at its place. A score is what
+    /// the pair has at least, `(sum · step') · step − (E' · (1 + E) + E)`.
+    ///
+    /// # Panics
+    /// As [`Self::compare`], and if there are not as many greatest scores as pairs in a tile.
+    pub(crate) fn raise(self, rows: RowPanel, columns: ColumnPanel, greatest: &mut [f32]) {
+        self.check(rows, columns);
+        assert!(greatest.len() == self.rows() * self.columns());
+        match self {
+            Self::Portable => portable::raise(rows, columns, greatest),
+            // SAFETY: `Supported` shows that the instructions are there; the lengths were checked above.
+            #[cfg(target_arch = "x86_64")]
+            Self::AvxVnni(_) => unsafe { avx_vnni::raise(rows, columns, greatest) },
+            // SAFETY: as for AVX-VNNI.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Vnni(_) => unsafe { avx512::raise(rows, columns, greatest) },
+        }
+    }
+
+    fn check(self, rows: RowPanel, columns: ColumnPanel) {
+        let (height, width) = (self.rows(), self.columns());
+        let depth = rows.bytes.len() / height;
+        assert!(depth > 0 && depth.is_multiple_of(8) && rows.bytes.len() == depth * height);
+        assert!(columns.bytes.len() == depth * width && columns.starts.len() == width);
+        assert!([rows.steps, rows.errors].iter().all(|of_rows| of_rows.len() == height));
+        assert!([columns.steps, columns.errors].iter().all(|of| of.len() == width));
     }
 }
 

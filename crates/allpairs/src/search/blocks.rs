@@ -100,6 +100,12 @@ impl Block {
         Self { rows, floors, lists }
     }
 
+    /// The same with floors that are not lower than these sums.
+    pub(super) fn with_floors(self, sums: impl Iterator<Item = i32>) -> Self {
+        self.floors.iter().zip(sums).for_each(|(floor, sum)| _ = floor.fetch_max(sum, Ordering::Relaxed));
+        self
+    }
+
     /// Floors from the one at this place on; as many as are asked for.
     pub(super) fn load_floors(&self, first: usize, out: &mut [i32]) {
         for (out, floor) in out.iter_mut().zip(&self.floors[first..]) {

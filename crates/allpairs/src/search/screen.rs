@@ -11,7 +11,7 @@ use super::share::Share;
 use super::tiles::{ByteTiles, Tiles, WordTiles};
 use super::way::Way;
 use super::{Ended, NEIGHBOURS_UNDER_WAY, Search};
-use crate::bytes::Scales;
+use crate::bytes::{Sample, Scales};
 use crate::dense::DenseRows;
 use crate::machine::{Kernel, Vectors, bytes};
 use crate::neighbours::Neighbour;
@@ -38,6 +38,8 @@ pub(super) struct Screen<'a> {
     pub(super) share: &'a Share,
     pub(super) matrix: &'a DenseRows,
     way: Way,
+    /// From which rows have their first floors in bytes.
+    sample: Option<Sample>,
     pub(super) vectors: Vectors,
 }
 
@@ -64,7 +66,13 @@ impl<'a> Screen<'a> {
         };
         let lists = share.listed().iter().map(ExactSizeIterator::len).sum();
         let board = Board::new(search, margin, i32::MIN).with_room(room(lists, &search.selection, loose));
-        Self { board, share, matrix, way, vectors: Vectors::best() }
+        let sample = match (&way, search.selection.top_k) {
+            (Way::Bytes(kernel, scales), Some(top_k)) => {
+                Sample::of((matrix, scales), *kernel, &search.others, top_k)
+            }
+            _ => None,
+        };
+        Self { board, share, matrix, way, sample, vectors: Vectors::best() }
     }
 
     /// What the bytes of rows stand for, if they are compared in bytes.
@@ -190,7 +198,14 @@ impl<'a> Screen<'a> {
 
     fn block(&self, rows: Range<usize>) -> Block {
         // Zero rows score 0 with every row, which needs no search.
-        Block::new(rows, &self.board, |row| self.matrix.norms[row] > 0.0)
+        let block = Block::new(rows.clone(), &self.board, |row| self.matrix.norms[row] > 0.0);
+        match (&self.sample, self.scales()) {
+            (Some(sample), Some(scales)) => {
+                let floors = sample.floors((self.matrix, scales), rows);
+                block.with_floors(floors.into_iter().map(|floor| self.board.margin.below(floor)))
+            }
+            _ => block,
+        }
     }
 
     /// Rows of a block, given the most neighbours that a row had so far.

@@ -127,3 +127,28 @@ pub(super) unsafe fn compare(rows: RowPanel, columns: ColumnPanel, floors: Floor
     }
     true
 }
+
+/// # Safety
+/// AVX-512 VNNI is there, and all lengths are those that `Kernel::raise` checks.
+#[target_feature(enable = "avx512f,avx512vnni")]
+pub(super) unsafe fn raise(rows: RowPanel, columns: ColumnPanel, greatest: &mut [f32]) {
+    let depth = rows.bytes.len() / ROWS;
+    // SAFETY: the caller's promise.
+    let sums = unsafe { sums(rows.bytes.as_ptr(), columns.bytes.as_ptr(), columns.starts.as_ptr(), depth) };
+    // SAFETY: the caller's promise.
+    let (steps, errors) = unsafe { (load(columns.steps.as_ptr()), load(columns.errors.as_ptr())) };
+    for (row, greatest) in greatest.chunks_exact_mut(COLUMNS).enumerate() {
+        let (step, error) = (_mm512_set1_ps(rows.steps[row]), _mm512_set1_ps(rows.errors[row]));
+        let more = _mm512_add_ps(error, _mm512_set1_ps(1.0));
+        for (side, greatest) in greatest.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+            let of_column = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[row][side]), steps[side]);
+            let margin = _mm512_fmadd_ps(errors[side], more, error);
+            let least = _mm512_fmsub_ps(of_column, step, margin);
+            // SAFETY: it has as many numbers as a vector.
+            unsafe {
+                let raised = _mm512_max_ps(_mm512_loadu_ps(greatest.as_ptr()), least);
+                _mm512_storeu_ps(greatest.as_mut_ptr(), raised);
+            }
+        }
+    }
+}

@@ -122,3 +122,28 @@ pub(super) unsafe fn compare(rows: RowPanel, columns: ColumnPanel, floors: Floor
     }
     true
 }
+
+/// # Safety
+/// AVX-VNNI, AVX2 and FMA are there, and all lengths are those that `Kernel::raise` checks.
+#[target_feature(enable = "avx2,fma,avxvnni")]
+pub(super) unsafe fn raise(rows: RowPanel, columns: ColumnPanel, greatest: &mut [f32]) {
+    let depth = rows.bytes.len() / ROWS;
+    // SAFETY: the caller's promise.
+    let sums = unsafe { sums(rows.bytes.as_ptr(), columns.bytes.as_ptr(), columns.starts.as_ptr(), depth) };
+    // SAFETY: the caller's promise.
+    let (steps, errors) = unsafe { (load(columns.steps.as_ptr()), load(columns.errors.as_ptr())) };
+    for (row, greatest) in greatest.chunks_exact_mut(COLUMNS).enumerate() {
+        let (step, error) = (_mm256_set1_ps(rows.steps[row]), _mm256_set1_ps(rows.errors[row]));
+        let more = _mm256_add_ps(error, _mm256_set1_ps(1.0));
+        for (side, greatest) in greatest.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+            let of_column = _mm256_mul_ps(_mm256_cvtepi32_ps(sums[row][side]), steps[side]);
+            let margin = _mm256_fmadd_ps(errors[side], more, error);
+            let least = _mm256_fmsub_ps(of_column, step, margin);
+            // SAFETY: it has as many numbers as a vector.
+            unsafe {
+                let raised = _mm256_max_ps(_mm256_loadu_ps(greatest.as_ptr()), least);
+                _mm256_storeu_ps(greatest.as_mut_ptr(), raised);
+            }
+        }
+    }
+}

@@ -22,6 +22,17 @@ pub(super) fn compare(rows: RowPanel, columns: ColumnPanel, floors: Floors, tile
     any
 }
 
+pub(super) fn raise(rows: RowPanel, columns: ColumnPanel, greatest: &mut [f32]) {
+    for (row, greatest) in greatest.chunks_exact_mut(COLUMNS).enumerate() {
+        let (step, error) = (rows.steps[row], rows.errors[row]);
+        for (column, sum) in row_sums(rows, columns, row).into_iter().enumerate() {
+            let margin = columns.errors[column].mul_add(1.0 + error, error);
+            let least = (sum as f32 * columns.steps[column]).mul_add(step, -margin);
+            greatest[column] = greatest[column].max(least);
+        }
+    }
+}
+
 /// One row with all columns.
 fn row_sums(rows: RowPanel, columns: ColumnPanel, row: usize) -> [i32; COLUMNS] {
     let mut sums: [i32; COLUMNS] = std::array::from_fn(|column| columns.starts[column]);

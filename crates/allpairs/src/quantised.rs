@@ -7,6 +7,7 @@
 
 use crate::dense::DenseRows;
 use crate::machine::{Vectors, rounded};
+use crate::score::LANES;
 use std::ops::Range;
 
 /// What a unit entry becomes.
@@ -20,11 +21,17 @@ fn factor(norm: f64) -> f64 {
 /// `|e|` of a row.
 pub(crate) fn error(row: &[f64], norm: f64) -> f64 {
     let factor = factor(norm);
-    let square = |value: &f64| {
-        let off = value * factor - f64::from(rounded(*value, factor));
+    let square = |value: f64| {
+        let off = value * factor - f64::from(rounded(value, factor));
         off * off
     };
-    row.iter().map(square).sum::<f64>().sqrt() / SCALE
+    let (whole, rest) = row.as_chunks::<LANES>();
+    let mut squares = [0.0; LANES];
+    for values in whole {
+        squares = std::array::from_fn(|lane| squares[lane] + square(values[lane]));
+    }
+    let rest = rest.iter().map(|value| square(*value)).sum::<f64>();
+    (squares.iter().sum::<f64>() + rest).sqrt() / SCALE
 }
 
 /// Translates between sums of integers and scores.

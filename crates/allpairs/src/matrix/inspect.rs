@@ -101,6 +101,14 @@ pub(crate) fn inspect(matrix: DenseMatrix, stop: &AtomicBool) -> Result<(DenseRo
     Ok((DenseRows { matrix, norms, exponents, quantisation_error }, facts))
 }
 
+/// A hash of a row's numbers, the same on every machine.
+fn fingerprint(row: &[f64]) -> u128 {
+    #[cfg(target_endian = "little")]
+    return xxh3_128(bytemuck::cast_slice(row));
+    #[cfg(not(target_endian = "little"))]
+    return xxh3_128(&row.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>());
+}
+
 /// What is found out about some rows.
 struct Block<'a> {
     norms: &'a mut [f64],
@@ -113,9 +121,11 @@ fn inspect_block(matrix: &DenseMatrix, first: usize, block: &mut Block) -> Resul
     let mut rows = vec![0.0; count * matrix.stride()];
     matrix.read(first..first + count, &mut rows);
     let mut largest_error = 0.0f64;
-    let mut bytes = Vec::new();
     for (at, row) in rows.chunks_exact_mut(matrix.stride()).enumerate() {
-        if let Some(column) = row.iter().position(|value| !value.is_finite()) {
+        // All of them first, which takes vectors.
+        if !row.iter().fold(true, |all, value| all & value.is_finite())
+            && let Some(column) = row.iter().position(|value| !value.is_finite())
+        {
             let (file, file_row) = matrix.place(first + at);
             return Err(MatrixError::NonFinite {
                 whose: "matrix",
@@ -126,10 +136,9 @@ fn inspect_block(matrix: &DenseMatrix, first: usize, block: &mut Block) -> Resul
                 file_row: file_row as u64,
             });
         }
-        bytes.clear();
-        // Adding zero turns −0 into 0.
-        row.iter().for_each(|value| bytes.extend_from_slice(&(value + 0.0).to_le_bytes()));
-        block.fingerprints[at] = xxh3_128(&bytes);
+        // Turns −0 into 0, which no score tells apart.
+        row.iter_mut().for_each(|value| *value += 0.0);
+        block.fingerprints[at] = fingerprint(row);
         if matrix.needs_scaling(first + at) {
             let largest = row.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
             // Exponents of float64 lie between -1074 and 1023.

@@ -22,8 +22,8 @@ pub(super) const BLOCK_STEP: usize = 96;
 /// Neighbours that may be kept in memory if nobody said how many there would be.
 const KEPT_NEIGHBOURS: usize = NEIGHBOURS_UNDER_WAY / 2;
 
-/// Rows whose lists a thread finishes at a time.
-const FINISHED_ROWS: usize = 64;
+/// Rows whose lists a thread has to itself at a time.
+const LISTED_TOGETHER: usize = 64;
 
 /// Some rows with their candidates.
 pub(super) struct Block {
@@ -31,7 +31,8 @@ pub(super) struct Block {
     /// For each row the greatest sum that is not worth offering. Nothing ever is for zero rows and beyond the
     /// last row.
     floors: Vec<AtomicI32>,
-    lists: Mutex<Lists>,
+    /// Lists of [`LISTED_TOGETHER`] rows each: threads seldom wait for one another.
+    lists: Vec<Mutex<Lists>>,
 }
 
 /// What a block is compared with at a time.
@@ -92,7 +93,10 @@ impl Block {
         let padded = rows.len().next_multiple_of(BLOCK_STEP);
         let floor = |row: usize| if row < rows.end && searched(row) { board.first_floor } else { i32::MAX };
         let floors = (rows.start..rows.start + padded).map(|row| AtomicI32::new(floor(row))).collect();
-        let lists = Mutex::new(Lists::new(rows.len(), &board.search.selection, board.room));
+        let starts = rows.clone().step_by(LISTED_TOGETHER);
+        let count = |start: usize| LISTED_TOGETHER.min(rows.end - start);
+        let new = |start| Mutex::new(Lists::new(count(start), &board.search.selection, board.room));
+        let lists = starts.map(new).collect();
         Self { rows, floors, lists }
     }
 
@@ -120,24 +124,38 @@ impl Block {
         if hits.is_empty() {
             return;
         }
-        // A thread that panicked takes the search down with it, so the lists are never seen half changed.
-        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         board.offered.fetch_add(hits.len(), Ordering::Relaxed);
-        for Hit { row, column, found } in hits.drain(..) {
-            let row = row as usize;
-            let at = row - self.rows.start;
-            let floor = match found {
-                Found::Sum(sum) if sum > self.floors[at].load(Ordering::Relaxed) => {
-                    lists.offer((at, row), Candidate::by_sum(column, sum), bench, scorer)
-                }
-                Found::Sum(_) => None,
-                Found::Score(similarity) => {
-                    lists.offer_scored(at, Neighbour { column, similarity }, board.margin)
-                }
-            };
-            if let Some(floor) = floor {
-                self.floors[at].fetch_max(floor, Ordering::Relaxed);
+        let group = |hit: &Hit| (hit.row as usize - self.rows.start) / LISTED_TOGETHER;
+        for hits in hits.chunk_by(|one, next| group(one) == group(next)) {
+            // A thread that panicked takes the search down with it, so the lists are never seen half changed.
+            let lists = &self.lists[group(&hits[0])];
+            let mut lists = lists.lock().unwrap_or_else(PoisonError::into_inner);
+            hits.iter().for_each(|hit| self.take_one(&mut lists, *hit, (board, bench), scorer));
+        }
+        hits.clear();
+    }
+
+    fn take_one(
+        &self,
+        lists: &mut Lists,
+        Hit { row, column, found }: Hit,
+        (board, bench): (&Board, &mut Bench),
+        scorer: &mut impl Scorer,
+    ) {
+        let row = row as usize;
+        let at = row - self.rows.start;
+        let floor = match found {
+            Found::Sum(sum) if sum > self.floors[at].load(Ordering::Relaxed) => {
+                let candidate = Candidate::by_sum(column, sum);
+                lists.offer((at % LISTED_TOGETHER, row), candidate, bench, scorer)
             }
+            Found::Sum(_) => None,
+            Found::Score(similarity) => {
+                lists.offer_scored(at % LISTED_TOGETHER, Neighbour { column, similarity }, board.margin)
+            }
+        };
+        if let Some(floor) = floor {
+            self.floors[at].fetch_max(floor, Ordering::Relaxed);
         }
     }
 }
@@ -231,14 +249,12 @@ impl<'a> Board<'a> {
     }
 
     fn finish<S: Scorer>(&self, block: &Block, new_scorer: &(impl Fn() -> S + Sync)) -> Vec<Finished> {
-        let lists = block.lists.lock().unwrap_or_else(PoisonError::into_inner);
-        let starts: Vec<usize> = (0..block.rows.len()).step_by(FINISHED_ROWS).collect();
         let room = || (new_scorer(), Bench::new(Vectors::best()));
-        let finish = |(scorer, bench): &mut (S, Bench), start: usize| {
-            let places = start..block.rows.len().min(start + FINISHED_ROWS);
-            lists.finish(places, block.rows.start + start, bench, scorer)
+        let finish = |(scorer, bench): &mut (S, Bench), (group, lists): (usize, &Mutex<Lists>)| {
+            let lists = lists.lock().unwrap_or_else(PoisonError::into_inner);
+            lists.finish(block.rows.start + group * LISTED_TOGETHER, bench, scorer)
         };
-        starts.into_par_iter().map_init(room, finish).collect()
+        block.lists.par_iter().enumerate().map_init(room, finish).collect()
     }
 }
 

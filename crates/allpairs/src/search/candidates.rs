@@ -9,7 +9,6 @@ use crate::quantised::Margin;
 use crate::settings::Selection;
 use limited::{LimitedLists, Slot};
 use open::OpenLists;
-use std::ops::Range;
 
 /// Candidates that are scored together.
 pub(super) const TOGETHER: usize = 4;
@@ -130,19 +129,17 @@ impl Lists {
         }
     }
 
-    /// Scores what is left of the lists at these places, the first of which is that of row `first_row`.
-    pub(super) fn finish(
-        &self,
-        places: Range<usize>,
-        first_row: usize,
-        bench: &mut Bench,
-        scorer: &mut impl Scorer,
-    ) -> Finished {
+    /// Scores what is left of the lists, the first of which is that of row `first_row`.
+    pub(super) fn finish(&self, first_row: usize, bench: &mut Bench, scorer: &mut impl Scorer) -> Finished {
+        let count = match self {
+            Self::Limited(lists) => lists.count(),
+            Self::Open(lists) => lists.count(),
+        };
         let mut finished = Finished::default();
-        self.prepare((places.start, first_row), bench, scorer);
-        for (at, row) in places.clone().zip(first_row..) {
+        self.prepare((0, first_row), bench, scorer);
+        for (at, row) in (0..count).zip(first_row..) {
             bench.slots.swap(0, 1);
-            if at + 1 < places.end {
+            if at + 1 < count {
                 self.prepare((at + 1, row + 1), bench, scorer);
             }
             let mut neighbours = std::mem::take(&mut bench.neighbours);

@@ -50,7 +50,7 @@ impl<'a> Screen<'a> {
         matrix: &'a DenseRows,
         (margin, kernel): (Margin, Kernel),
     ) -> Self {
-        Self::by(search, share, matrix, (margin, Way::choose(search, matrix, kernel)))
+        Self::by(search, share, matrix, (margin, Way::choose(search, share, matrix, kernel)))
     }
 
     /// A search in this way; the margin is that of 16-bit integers.

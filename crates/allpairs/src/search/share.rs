@@ -68,6 +68,15 @@ impl Share {
         listed.into_iter().flat_map(|range| self.pieces(range)).collect()
     }
 
+    /// Pairs that are compared for each list on average.
+    pub(super) fn pairs_of_a_list(&self) -> f64 {
+        let own = self.own.len() as f64;
+        let among = if self.among { own * own / 2.0 } else { 0.0 };
+        let others = self.rectangles.iter().map(|r| r.rows.len() as f64 * r.others.len() as f64);
+        let lists: usize = self.listed().iter().map(ExactSizeIterator::len).sum();
+        (among + others.sum::<f64>()) / lists.max(1) as f64
+    }
+
     /// Rows in pieces that are cut wherever the rows of a rectangle begin or end, so that all rows of a piece have
     /// the same partners, those among themselves aside.
     pub(super) fn pieces(&self, rows: Range<usize>) -> Vec<Range<usize>> {

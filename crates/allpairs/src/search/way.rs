@@ -4,6 +4,7 @@
 //! again. How many is estimated from a sample.
 
 use super::Search;
+use super::share::Share;
 use crate::bytes::Scales;
 use crate::dense::DenseRows;
 use crate::machine::{Kernel, Vectors, bytes};
@@ -38,16 +39,15 @@ pub(super) enum Way {
 
 impl Way {
     /// The one that promises to be faster; this kernel in 16-bit integers otherwise.
-    pub(super) fn choose(search: &Search, matrix: &DenseRows, words: Kernel) -> Self {
-        Self::bytes_if_faster(search, matrix).unwrap_or(Self::Words(words))
+    pub(super) fn choose(search: &Search, share: &Share, matrix: &DenseRows, words: Kernel) -> Self {
+        Self::bytes_if_faster(search, share, matrix).unwrap_or(Self::Words(words))
     }
 
-    fn bytes_if_faster(search: &Search, matrix: &DenseRows) -> Option<Self> {
+    fn bytes_if_faster(search: &Search, share: &Share, matrix: &DenseRows) -> Option<Self> {
         let kernel = bytes::Kernel::fast()?;
         let columns = matrix.matrix.columns();
         single::margin(columns).filter(|_| matrix.matrix.is_float32())?;
-        // Half of the others, since most pairs serve both of their rows.
-        let saved = SAVED * columns as f64 * search.others.len() as f64 / 2.0;
+        let saved = SAVED * columns as f64 * share.pairs_of_a_list();
         let a_look = LOOK + LOOK_COLUMN * columns as f64;
         let early = search.selection.top_k.map_or(0.0, |top_k| EARLY * top_k as f64 * a_look);
         if saved <= early {

@@ -53,6 +53,10 @@ impl LimitedLists {
         Self { places, filled, room, top_k, threshold }
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.filled.len()
+    }
+
     pub(super) fn list(&mut self, at: usize) -> LimitedList<'_> {
         let places = &mut self.places[at * self.room..][..self.room];
         let (top_k, threshold) = (self.top_k, self.threshold);

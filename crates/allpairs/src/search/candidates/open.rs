@@ -25,6 +25,10 @@ impl OpenLists {
         Self { lists: vec![OpenList::default(); rows], threshold }
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.lists.len()
+    }
+
     pub(super) fn offer(
         &mut self,
         (at, row): (usize, usize),

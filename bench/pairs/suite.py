@@ -206,24 +206,36 @@ def shares():
              lambda: library("faiss", matrix, "top10", rows // 4)]
     title = "one share of four of 50,000 x 384, top 10"
     compare_with(compare(title, share), title, {"faiss": 1.6})
-    if options.only not in "instances":
-        return
-    say("\n**Instances of a job, one after the other, 50,000 x 384, top 10**\n")
+    if options.only in "instances":
+        shared = [(1, "false"), (2, "true"), (4, "true"), (7, "true"), (4, "false")]
+        instances(50_000, shared, 1 if options.quick else options.rounds)
+        if options.million:
+            # A matrix of which one instance has enough to do.
+            instances(200_000, [(1, "false"), (4, "true"), (4, "false")], 1)
+
+
+def instances(rows, shared, rounds):
+    """The instances of a job one after the other: what they take together, and the longest of them."""
+    matrix, name = clustered(rows, 384), f"{rows:,} x 384"
+    say(f"\n**Instances of a job, one after the other, {name}, top 10**\n")
     say("| instances | CPU s in all | over one instance | longest, wall s | longest x N over one instance |")
     say("|---|---|---|---|---|")
     found = []
-    for hosts, symmetric in [(1, "false"), (2, "true"), (4, "true"), (7, "true"), (4, "false")]:
+    for hosts, symmetric in shared:
         turns = [[product(matrix, options.threads, top_k=10, rank=rank, hosts=hosts, symmetric=symmetric)
-                  for rank in range(hosts)] for _ in range(1 if options.quick else options.rounds)]
+                  for rank in range(hosts)] for _ in range(rounds)]
         spent = statistics.median(sum(run["cpu"] for run in turn) for turn in turns)
         longest = statistics.median(max(run["wall"] for run in turn) for turn in turns)
-        found.append((hosts, spent, longest))
-        _, spent_alone, alone = found[0]
+        found.append((hosts, symmetric, spent, longest))
+        _, _, spent_alone, alone = found[0]
         how = "" if hosts == 1 else ", pairs shared out" if symmetric == "true" else ", rows shared out"
         say(f"| {hosts}{how} | {spent:.2f} | {spent / spent_alone:.2f} | {longest:.2f} | {longest * hosts / alone:.2f} |")
-    (_, _, alone), (hosts, shared, longest), (_, by_rows, _) = found[0], found[2], found[-1]
-    bar("longest of four instances x 4 over one instance", longest * hosts / alone, most=1.1)
-    bar("pairs over rows shared out between four, CPU in all", shared / by_rows, most=0.6)
+    _, _, spent_alone, alone = found[0]
+    for hosts, symmetric, spent, longest in found:
+        if (hosts, symmetric) == (4, "true"):
+            bar(f"{name}: longest of four instances x 4 over one instance, wall", longest * hosts / alone, most=1.1)
+            shared_out = spent
+    bar(f"{name}: pairs over rows shared out between four, CPU in all", shared_out / found[-1][2], most=0.6)
 
 
 def sparse():

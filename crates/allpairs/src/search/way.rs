@@ -21,12 +21,12 @@ const SAMPLED_OTHERS: usize = 2048;
 const SAVED: f64 = 0.0018;
 
 /// Nanoseconds that a closer look takes with what comes before it, and what each column adds.
-const LOOK: f64 = 18.0;
-const LOOK_COLUMN: f64 = 0.065;
+const LOOK: f64 = 10.0;
+const LOOK_COLUMN: f64 = 0.1;
 
 /// Closer looks for each neighbour that is asked for, taken before the floors are high or in place of what it takes to
 /// have first ones from a sample.
-const EARLY: f64 = 9.0;
+const EARLY: f64 = 13.0;
 
 /// How rows are compared.
 #[derive(Debug)]

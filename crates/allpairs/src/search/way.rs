@@ -26,7 +26,7 @@ const LOOK_COLUMN: f64 = 0.1;
 
 /// Closer looks for each neighbour that is asked for, taken before the floors are high or in place of what it takes to
 /// have first ones from a sample.
-const EARLY: f64 = 13.0;
+const EARLY: f64 = 20.0;
 
 /// How rows are compared.
 #[derive(Debug)]
@@ -90,6 +90,8 @@ fn expected_looks(search: &Search, matrix: &DenseRows, scales: &Scales) -> f64 {
         scores.iter().filter(is_near).count()
     };
     let looks: usize = rows.par_iter().map(looks_of).sum();
-    let compared = (rows.len() * others.len()).max(1);
-    looks as f64 * search.others.len() as f64 / compared as f64
+    // The best one of a sample stands for so many rows, but not for more than are wanted.
+    let stands_for = search.others.len() as f64 / others.len().max(1) as f64;
+    let stands_for = top_k.map_or(stands_for, |top_k| stands_for.min(top_k as f64));
+    looks as f64 / rows.len().max(1) as f64 * stands_for
 }

@@ -37,8 +37,8 @@ impl Vectors {
 /// Asks for the beginning of a row that is needed soon.
 #[inline]
 pub(crate) fn prefetch(stored: &[[u8; 4]]) {
-    /// From there on the machine sees for itself what comes next.
-    const LINES: usize = 12;
+    /// More would push out what was asked for before.
+    const LINES: usize = 64;
     #[cfg(target_arch = "x86_64")]
     for line in stored.chunks(16).take(LINES) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -218,7 +218,11 @@ mod tests {
         let words = Kernel::available().into_iter().map(Way::Words);
         let scales = || Scales::measure(rows).unwrap();
         words
-            .chain(bytes::Kernel::available().into_iter().map(|kernel| Way::Bytes(kernel, scales())))
+            .chain(
+                bytes::Kernel::available()
+                    .into_iter()
+                    .map(|kernel| Way::Bytes(kernel, scales(), Kernel::available()[0])),
+            )
             .collect()
     }
 

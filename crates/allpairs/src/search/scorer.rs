@@ -32,7 +32,8 @@ impl<'a> DenseScorer<'a> {
         let (own, other) = (vec![0.0; stride], vec![0.0; stride]);
         let margin = single::margin(screen.matrix.matrix.columns());
         let closer = screen.scales().zip(margin).map(|(scales, margin)| {
-            let reach = Margin::sum_above(margin) + 2;
+            // Sums in 16-bit integers count as looked at.
+            let reach = (Margin::sum_above(margin) + 2).max(screen.margin_of_words().reach());
             Closer { scales, reach }
         });
         Self { screen, own, held: None, other, closer }

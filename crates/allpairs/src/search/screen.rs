@@ -4,7 +4,7 @@
 //! beforehand: if they turn out to be too many to be kept, blocks are done one after the other instead, each
 //! against all its partners. A share of which each pair is wanted for one row only is always done so.
 
-use super::blocks::{BLOCK_STEP, Block, Board, Found, Hit, Side, Worker};
+use super::blocks::{BLOCK_STEP, Block, Board, Hit, Side, Worker};
 use super::candidates::{Bench, room};
 use super::scorer::DenseScorer;
 use super::share::Share;
@@ -38,6 +38,8 @@ pub(super) struct Screen<'a> {
     pub(super) share: &'a Share,
     pub(super) matrix: &'a DenseRows,
     way: Way,
+    /// How far sums in 16-bit integers are from true ones.
+    margin_of_words: Margin,
     /// From which rows have their first floors in bytes.
     sample: Option<Sample>,
     pub(super) vectors: Vectors,
@@ -60,27 +62,34 @@ impl<'a> Screen<'a> {
         matrix: &'a DenseRows,
         (margin, way): (Margin, Way),
     ) -> Self {
-        let (margin, loose) = match way {
-            Way::Words(_) => (margin, false),
-            Way::Bytes(..) => (Margin::of_bounds(), true),
-        };
         let lists = share.listed().iter().map(ExactSizeIterator::len).sum();
-        let board = Board::new(search, margin, i32::MIN).with_room(room(lists, &search.selection, loose));
+        let board = |margin, loose| {
+            Board::new(search, margin, i32::MIN).with_room(room(lists, &search.selection, loose))
+        };
+        let margin_of_words = margin;
+        let board = match way {
+            Way::Words(_) => board(margin, false),
+            Way::Bytes(..) => board(Margin::of_bounds(), true).warming_up(),
+        };
         let sample = match (&way, search.selection.top_k) {
-            (Way::Bytes(kernel, scales), Some(top_k)) => {
+            (Way::Bytes(kernel, scales, _), Some(top_k)) => {
                 Sample::of((matrix, scales), *kernel, &search.others, top_k)
             }
             _ => None,
         };
-        Self { board, share, matrix, way, sample, vectors: Vectors::best() }
+        Self { board, share, matrix, way, margin_of_words, sample, vectors: Vectors::best() }
     }
 
     /// What the bytes of rows stand for, if they are compared in bytes.
     pub(super) fn scales(&self) -> Option<&Scales> {
         match &self.way {
             Way::Words(_) => None,
-            Way::Bytes(_, scales) => Some(scales),
+            Way::Bytes(_, scales, _) => Some(scales),
         }
+    }
+
+    pub(super) fn margin_of_words(&self) -> Margin {
+        self.margin_of_words
     }
 
     fn in_words(&self, limited: bool, kernel: Kernel) -> WorkerRoom<'_, WordTiles<'_>> {
@@ -116,9 +125,12 @@ impl<'a> Screen<'a> {
             Way::Words(kernel) => {
                 self.board.compare(share, size, &new_block, &|| self.in_words(true, *kernel))
             }
-            Way::Bytes(kernel, scales) => {
-                self.board.compare(share, size, &new_block, &|| self.in_bytes(true, (*kernel, scales)))
-            }
+            Way::Bytes(kernel, scales, words) => self.board.compare(share, size, &new_block, &|| MixedRoom {
+                screen: self,
+                words: *words,
+                in_words: None,
+                in_bytes: self.in_bytes(true, (*kernel, scales)),
+            }),
         };
         match blocks {
             _ if self.board.search.stopped() => Err(Ended::Stopped),
@@ -176,7 +188,7 @@ impl<'a> Screen<'a> {
     fn compare_whole(&self, rows: Range<usize>) -> Vec<Block> {
         match &self.way {
             Way::Words(kernel) => self.compare_by(rows, self.in_words(false, *kernel)),
-            Way::Bytes(kernel, scales) => self.compare_by(rows, self.in_bytes(false, (*kernel, scales))),
+            Way::Bytes(kernel, scales, _) => self.compare_by(rows, self.in_bytes(false, (*kernel, scales))),
         }
     }
 
@@ -283,7 +295,7 @@ impl<'a, T: Tiles> WorkerRoom<'a, T> {
     fn load_row_floors(&mut self, block: &Block, first: usize) {
         block.load_floors(first, &mut self.row_sums);
         self.row_floors.clear();
-        self.row_floors.extend(self.row_sums.iter().map(|sum| T::floor(*sum)));
+        self.row_floors.extend(self.row_sums.iter().map(|sum| self.tiles.floor(*sum)));
     }
 
     fn load_column_floors(&mut self, side: Side) {
@@ -293,7 +305,7 @@ impl<'a, T: Tiles> WorkerRoom<'a, T> {
             mirror.load_floors(side.first - mirror.rows.start, &mut self.column_sums);
         }
         self.column_floors.clear();
-        self.column_floors.extend(self.column_sums.iter().map(|sum| T::floor(*sum)));
+        self.column_floors.extend(self.column_sums.iter().map(|sum| self.tiles.floor(*sum)));
     }
 
     /// Notes what passed in the tile. Within one block each pair is seen once, the lower row on the left.
@@ -303,11 +315,13 @@ impl<'a, T: Tiles> WorkerRoom<'a, T> {
             if i >= block_end || j >= side.end || i == j || (side.later_only && j < i) {
                 continue;
             }
-            if sum > self.row_sums[row] {
-                self.hits.push(Hit { row: i as u32, column: j as u32, found: Found::Sum(sum) });
+            if let Some(found) = self.tiles.found(sum, self.row_sums[row]) {
+                self.hits.push(Hit { row: i as u32, column: j as u32, found });
             }
-            if side.mirror.is_some() && sum > self.column_sums[j - side.first] {
-                self.mirrored_hits.push(Hit { row: j as u32, column: i as u32, found: Found::Sum(sum) });
+            if side.mirror.is_some()
+                && let Some(found) = self.tiles.found(sum, self.column_sums[j - side.first])
+            {
+                self.mirrored_hits.push(Hit { row: j as u32, column: i as u32, found });
             }
         }
     }
@@ -342,6 +356,35 @@ impl<T: Tiles> Worker for WorkerRoom<'_, T> {
             let end = side.end.min(first + size);
             self.tiles.pack_columns(first..end);
             self.compare(block, Side { first, end, ..side });
+        }
+    }
+}
+
+/// One thread's room to work in where the first block is compared in 16-bit integers and others in bytes.
+struct MixedRoom<'a> {
+    screen: &'a Screen<'a>,
+    words: Kernel,
+    /// Only while it is needed.
+    in_words: Option<WorkerRoom<'a, WordTiles<'a>>>,
+    in_bytes: WorkerRoom<'a, ByteTiles<'a>>,
+}
+
+impl Worker for MixedRoom<'_> {
+    /// Waits for what the block meets, which says how it is to be packed.
+    fn load(&mut self, _block: &Block) {}
+
+    fn meet(&mut self, block: &Block, side: Side) {
+        if side.warm_up {
+            let (screen, words) = (self.screen, self.words);
+            let tiles =
+                || WordTiles::new(screen.matrix, words, screen.vectors).among_bytes(screen.margin_of_words);
+            let room = self.in_words.get_or_insert_with(|| WorkerRoom::new(screen, true, tiles()));
+            room.load(block);
+            room.meet(block, side);
+        } else {
+            self.in_words = None;
+            self.in_bytes.load(block);
+            self.in_bytes.meet(block, side);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The two ways to compare dense rows: in 16-bit integers, or in bytes with half of the work and a wider margin.
 
+use super::blocks::Found;
 use crate::bytes::{ColumnPanels, RowPanels, Scales};
 use crate::dense::DenseRows;
 use crate::machine::{Kernel, Tile, Vectors, bytes};
@@ -14,8 +15,11 @@ pub(super) trait Tiles {
     /// What a sum has to exceed to pass.
     type Floor: Copy + Debug;
 
-    /// The floor that only greater sums than this pass.
-    fn floor(sum: i32) -> Self::Floor;
+    /// The floor that only sums pass which are worth offering where this is the greatest that is not.
+    fn floor(&self, sum: i32) -> Self::Floor;
+
+    /// What is found in a sum, if it is worth offering where this is the greatest sum that is not.
+    fn found(&self, sum: i32, floor: i32) -> Option<Found>;
 
     /// Rows of a tile.
     fn height(&self) -> usize;
@@ -39,6 +43,8 @@ pub(super) trait Tiles {
 /// Rows in 16-bit integers.
 pub(super) struct WordTiles<'a> {
     matrix: &'a DenseRows,
+    /// How far sums are from true ones, if the floors are for bounds in bytes.
+    reach: Option<i32>,
     kernel: Kernel,
     rows: Panels,
     columns: Panels,
@@ -47,15 +53,28 @@ pub(super) struct WordTiles<'a> {
 
 impl<'a> WordTiles<'a> {
     pub(super) fn new(matrix: &'a DenseRows, kernel: Kernel, vectors: Vectors) -> Self {
-        Self { matrix, kernel, rows: Panels::new(vectors), columns: Panels::new(vectors), tile: Tile::new() }
+        let (rows, columns) = (Panels::new(vectors), Panels::new(vectors));
+        Self { matrix, reach: None, kernel, rows, columns, tile: Tile::new() }
+    }
+
+    /// The same in a search by bytes, where sums are off by the margin at most.
+    pub(super) fn among_bytes(mut self, margin: Margin) -> Self {
+        self.reach = Some(margin.reach());
+        self
     }
 }
 
 impl Tiles for WordTiles<'_> {
     type Floor = i32;
 
-    fn floor(sum: i32) -> i32 {
-        sum
+    fn floor(&self, sum: i32) -> i32 {
+        // Nothing passes where nothing is looked for.
+        if sum == i32::MAX { sum } else { sum.saturating_sub(self.reach.unwrap_or(0)) }
+    }
+
+    fn found(&self, sum: i32, floor: i32) -> Option<Found> {
+        let found = if self.reach.is_some() { Found::CloseSum(sum) } else { Found::Sum(sum) };
+        (sum > self.floor(floor)).then_some(found)
     }
 
     fn height(&self) -> usize {
@@ -103,8 +122,12 @@ impl<'a> ByteTiles<'a> {
 impl Tiles for ByteTiles<'_> {
     type Floor = f32;
 
-    fn floor(sum: i32) -> f32 {
+    fn floor(&self, sum: i32) -> f32 {
         Margin::short(sum)
+    }
+
+    fn found(&self, sum: i32, floor: i32) -> Option<Found> {
+        (sum > floor).then_some(Found::Sum(sum))
     }
 
     fn height(&self) -> usize {

@@ -33,17 +33,22 @@ const EARLY: f64 = 20.0;
 pub(super) enum Way {
     /// In 16-bit integers.
     Words(Kernel),
-    /// In bytes.
-    Bytes(bytes::Kernel, Scales),
+    /// In bytes; the first block in 16-bit integers, whose sums need no closer look. While lists do not know yet what is
+    /// good enough, many pairs do.
+    Bytes(bytes::Kernel, Scales, Kernel),
 }
 
 impl Way {
     /// The one that promises to be faster; this kernel in 16-bit integers otherwise.
     pub(super) fn choose(search: &Search, share: &Share, matrix: &DenseRows, words: Kernel) -> Self {
-        Self::bytes_if_faster(search, share, matrix).unwrap_or(Self::Words(words))
+        Self::bytes_if_faster(search, share, (matrix, words)).unwrap_or(Self::Words(words))
     }
 
-    fn bytes_if_faster(search: &Search, share: &Share, matrix: &DenseRows) -> Option<Self> {
+    fn bytes_if_faster(
+        search: &Search,
+        share: &Share,
+        (matrix, words): (&DenseRows, Kernel),
+    ) -> Option<Self> {
         let kernel = bytes::Kernel::fast()?;
         let columns = matrix.matrix.columns();
         single::margin(columns).filter(|_| matrix.matrix.is_float32())?;
@@ -55,7 +60,7 @@ impl Way {
         }
         let scales = Scales::measure(matrix)?;
         let looks = expected_looks(search, matrix, &scales);
-        (saved > early + looks * a_look).then_some(Self::Bytes(kernel, scales))
+        (saved > early + looks * a_look).then_some(Self::Bytes(kernel, scales, words))
     }
 
     /// Bytes of a number of a packed row.

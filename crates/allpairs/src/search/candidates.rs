@@ -14,7 +14,7 @@ use open::OpenLists;
 pub(super) const TOGETHER: usize = 4;
 
 /// Bytes that all lists may take without anybody having to look at them.
-const FEW_BYTES: usize = 64 << 20;
+const FEW_BYTES: usize = 16 << 20;
 
 /// Scores a candidate as defined.
 pub(super) trait Scorer {

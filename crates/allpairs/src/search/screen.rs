@@ -69,6 +69,8 @@ impl<'a> Screen<'a> {
         let margin_of_words = margin;
         let board = match way {
             Way::Words(_) => board(margin, false),
+            // A threshold is known from the beginning.
+            Way::Bytes(..) if search.selection.top_k.is_none() => board(Margin::of_bounds(), true),
             Way::Bytes(..) => board(Margin::of_bounds(), true).warming_up(),
         };
         let sample = match (&way, search.selection.top_k) {

@@ -35,8 +35,8 @@ const EARLY: f64 = 5.0;
 pub(super) enum Way {
     /// In 16-bit integers.
     Words(Kernel),
-    /// In bytes; the first block in 16-bit integers, whose sums need no closer look. While lists do not know yet what is
-    /// good enough, many pairs do.
+    /// In bytes; with `top_k` the first block in 16-bit integers, whose sums need no closer look. While lists do not
+    /// know yet what is good enough, many pairs do.
     Bytes(bytes::Kernel, Scales, Kernel),
 }
 

@@ -281,7 +281,13 @@ impl Job {
                 if let Some(last) = last {
                     last.end.get_or_insert(start);
                 }
-                self.transitions.push(Transition { status, start, end: None, message });
+                self.transitions.push(Transition {
+                    status,
+                    start,
+                    end: None,
+                    message,
+                    attempt: self.attempt,
+                });
             }
         }
     }

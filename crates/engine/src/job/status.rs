@@ -83,4 +83,7 @@ pub struct Transition {
     pub end: Option<Timestamp>,
     /// The message; overwritten while the status lasts.
     pub message: String,
+    /// The attempt in which it began; 0 in what was stored before attempts were counted here.
+    #[serde(default)]
+    pub attempt: u32,
 }

@@ -230,6 +230,15 @@ fn a_resumed_job_starts_only_the_instances_that_had_not_ended_well() {
 }
 
 #[test]
+fn a_status_says_in_which_attempt_it_began_also_if_the_first_was_given_up_before_its_launch() {
+    let staging = Report::Staging { objects: 1, bytes: 1, of_objects: 0, of_bytes: 0, millis: 0 };
+    let (job, _) = run(&job_plan(1, false), vec![Event::Resumed, Event::Launched, report("algo-1", staging)]);
+    let downloads =
+        job.transitions.iter().filter(|transition| transition.status == SecondaryStatus::Downloading);
+    assert_eq!(downloads.map(|transition| transition.attempt).collect::<Vec<_>>(), [2]);
+}
+
+#[test]
 fn the_instance_and_the_exit_code_are_never_cut_off_a_long_reason() {
     let outcome = Outcome::Failed { exit: Exit::Signal(11), explanation: "ä".repeat(5_000) };
     let reason = reason::failure_reason("algo-12", &outcome).unwrap();

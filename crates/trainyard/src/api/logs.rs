@@ -57,17 +57,24 @@ struct Stream {
 fn streams_of(jobs: &Jobs, job: &Job) -> Vec<Stream> {
     let downloads =
         job.transitions.iter().filter(|transition| transition.status == SecondaryStatus::Downloading);
-    let mut streams = Vec::new();
-    for (attempt, transition) in (1..).zip(downloads) {
-        let folder = jobs.attempt_folder(&job.name, attempt).join("instances");
+    let (mut streams, mut before) = (Vec::new(), 0);
+    for (number, transition) in (1..).zip(downloads) {
+        let attempt = if transition.attempt == 0 { number } else { transition.attempt };
+        // One that was given up before its instances were there has no download; what it left belongs to the next one.
+        let attempts = before + 1..=attempt;
         for instance in &job.instances {
-            let log = folder.join(&instance.host).join("log.jsonl");
+            let log = |attempt| {
+                let folder = jobs.attempt_folder(&job.name, attempt).join("instances");
+                folder.join(&instance.host).join("log.jsonl")
+            };
+            let there = attempts.clone().rev().map(log).find(|log| log.exists());
             // A later attempt has only those that had not ended well.
-            if attempt == 1 || log.exists() {
+            if let Some(log) = there.or_else(|| (number == 1).then(|| log(attempt))) {
                 let name = format!("{}/{}-{}", job.name, instance.host, transition.start.seconds());
                 streams.push(Stream { name, created: transition.start, log });
             }
         }
+        before = attempt;
     }
     streams.sort_by(|a, b| a.name.cmp(&b.name));
     streams

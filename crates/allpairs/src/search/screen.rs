@@ -69,9 +69,12 @@ impl<'a> Screen<'a> {
         let margin_of_words = margin;
         let board = match way {
             Way::Words(_) => board(margin, false),
-            // A threshold is known from the beginning.
-            Way::Bytes(..) if search.selection.top_k.is_none() => board(Margin::of_bounds(), true),
-            Way::Bytes(..) => board(Margin::of_bounds(), true).warming_up(),
+            // A threshold is known from the beginning, and only rows with lists learn from the first block.
+            Way::Bytes(..) => {
+                let of_use = search.selection.top_k.is_some() && share.all_have_lists();
+                let board = board(Margin::of_bounds(), true);
+                if of_use { board.warming_up() } else { board }
+            }
         };
         let sample = match (&way, search.selection.top_k) {
             (Way::Bytes(kernel, scales, _), Some(top_k)) => {

@@ -30,6 +30,9 @@ const LOOK_COLUMN: f64 = 0.1;
 /// Closer looks for each neighbour that is asked for, taken while the floors are not high yet.
 const EARLY: f64 = 5.0;
 
+/// What is saved by as much more than what it costs is worth it: both are rough.
+const WORTH_IT: f64 = 1.3;
+
 /// How rows are compared.
 #[derive(Debug)]
 pub(super) enum Way {
@@ -62,7 +65,7 @@ impl Way {
         }
         let scales = Scales::measure(matrix)?;
         let looks = expected_looks(search, matrix, &scales);
-        (saved > early + looks * a_look).then_some(Self::Bytes(kernel, scales, words))
+        (saved > WORTH_IT * (early + looks * a_look)).then_some(Self::Bytes(kernel, scales, words))
     }
 
     /// Bytes of a number of a packed row.

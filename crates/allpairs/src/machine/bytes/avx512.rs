@@ -103,13 +103,15 @@ pub(super) unsafe fn compare(rows: RowPanel, columns: ColumnPanel, floors: Floor
         let margin = _mm512_fmadd_ps(errors[side], more, error);
         _mm512_fmadd_ps(of_column, step, margin)
     };
+    // All of them at once: a closure that is called in two places is not inlined, and its sums go through memory.
+    let bounds: [[__m512; 2]; ROWS] = std::array::from_fn(|row| [bound(row, 0), bound(row, 1)]);
     let mut any = 0;
     let mut passed = [0; ROWS];
     for (row, passed) in passed.iter_mut().enumerate() {
         let floor = _mm512_set1_ps(floors.rows[row]);
         let [left, right] = [0, 1].map(|side| {
             let least = _mm512_min_ps(floor, column_floors[side]);
-            _mm512_cmp_ps_mask::<_CMP_GE_OQ>(bound(row, side), least)
+            _mm512_cmp_ps_mask::<_CMP_GE_OQ>(bounds[row][side], least)
         });
         *passed = u32::from(left) | u32::from(right) << 16;
         any |= *passed;
@@ -118,11 +120,11 @@ pub(super) unsafe fn compare(rows: RowPanel, columns: ColumnPanel, floors: Floor
         return false;
     }
     tile.passed = passed;
-    for (row, out) in tile.bounds.iter_mut().enumerate().filter(|(row, _)| passed[*row] != 0) {
+    for (bounds, out) in bounds.iter().zip(&mut tile.bounds) {
         // SAFETY: a row of the tile has room for 32 numbers.
         unsafe {
-            _mm512_storeu_ps(out.as_mut_ptr(), bound(row, 0));
-            _mm512_storeu_ps(out.as_mut_ptr().add(16), bound(row, 1));
+            _mm512_storeu_ps(out.as_mut_ptr(), bounds[0]);
+            _mm512_storeu_ps(out.as_mut_ptr().add(16), bounds[1]);
         }
     }
     true

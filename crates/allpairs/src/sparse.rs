@@ -79,6 +79,12 @@ impl SparseRows {
         score::combine(&sums)
     }
 
+    /// About the same, faster: the products are added up in some order.
+    #[inline]
+    pub(crate) fn dot_in_any_order(&self, row: usize, spread: &[f64]) -> f64 {
+        self.row(row).dot_in_any_order(spread)
+    }
+
     #[inline]
     fn lane(&self, column: usize) -> usize {
         usize::from(self.numbered.lanes[column]) % LANES

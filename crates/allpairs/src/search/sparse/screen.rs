@@ -2,8 +2,8 @@
 //!
 //! The rows of a block are turned by columns, so that one row of the other side meets all rows of the block that share a
 //! column with it. By *sums*, it adds its products to those of these rows, whose sums fit the first cache, and a bound
-//! stands for the frequent columns. By *signatures*, for high thresholds, it meets the rows of few columns and compares
-//! a bound at once.
+//! stands for the frequent columns. By *signatures*, for high thresholds, it meets the rows of few columns, compares a
+//! bound at once, and adds up the products of the few pairs that pass.
 
 use super::by_row::ByRow;
 use super::frequent::{COMPARED, Frequent};
@@ -11,7 +11,7 @@ use super::prefix::Prefixes;
 use super::signature::{LongSignature, unsigned};
 use super::turned::{Kept, Turned};
 use super::weights::Weights;
-use crate::machine::{Limits, SIGNATURES_TOGETHER, ShortRows, Vectors};
+use crate::machine::{Limits, SIGNATURES_TOGETHER, Vectors};
 use crate::neighbours::Neighbour;
 use crate::quantised::Margin;
 use crate::score::score;
@@ -25,8 +25,8 @@ use crate::sparse::SparseRows;
 /// Rows of a block: their sums take a first-level cache, or most of it.
 const BLOCK_ROWS: usize = 8192;
 
-/// Rows of a block that are known by signatures: these take half of a second-level cache.
-const SIGNATURE_ROWS: usize = 1 << 14;
+/// Rows of a block that are known by signatures: these take a second-level cache.
+const SIGNATURE_ROWS: usize = 1 << 15;
 
 /// Blocks for each thread, at least: they meet in pieces, so that few are enough to even out their times.
 const BLOCKS_OF_THREAD: usize = 2;
@@ -168,6 +168,9 @@ impl<'a> SparseScorer<'a> {
     }
 
     fn hold(&mut self, row: usize) {
+        if self.held == Some(row) {
+            return;
+        }
         if let Some(held) = self.held {
             self.screen.matrix.clear(held, &mut self.spread);
         }
@@ -176,11 +179,22 @@ impl<'a> SparseScorer<'a> {
     }
 }
 
+impl SparseScorer<'_> {
+    /// Whether the score of two rows may be above a floor, by a sum that is faster but not in order. Calls with the same
+    /// first row come together.
+    fn may_exceed(&mut self, floor: f32, (row, other): (usize, usize)) -> bool {
+        /// Covers the rounding of scores to float32, and sums in float64 of up to 2²⁸ products in any order.
+        const SLACK: f64 = 1e-6;
+        self.hold(row);
+        let matrix = self.screen.matrix;
+        let least = (f64::from(floor) - SLACK) * matrix.norms[row] * matrix.norms[other];
+        matrix.dot_in_any_order(other, &self.spread) > least
+    }
+}
+
 impl Scorer for SparseScorer<'_> {
     fn score(&mut self, row: usize, other: usize) -> f32 {
-        if self.held != Some(row) {
-            self.hold(row);
-        }
+        self.hold(row);
         let matrix = self.screen.matrix;
         score(matrix.dot(other, &self.spread), matrix.norms[row], matrix.norms[other])
     }
@@ -232,7 +246,7 @@ struct Room<'a> {
 
 /// What is needed besides for one way or the other.
 enum Means {
-    Signatures(ShortRows),
+    Signatures,
     Sums {
         /// The sums of a block's rows; all zero between two rows of the other side.
         sums: Box<Sums>,
@@ -247,7 +261,7 @@ enum Means {
 impl<'a> Room<'a> {
     fn new(screen: &'a SparseScreen<'a>) -> Self {
         let means = match screen.way {
-            Way::Signatures(_) => Means::Signatures(ShortRows::new()),
+            Way::Signatures(_) => Means::Signatures,
             Way::Sums(_) => Means::Sums {
                 sums: Box::new(Sums([0.0; 1 << 16])),
                 limits: Limits::default(),
@@ -292,11 +306,13 @@ impl<'a> Room<'a> {
         let counts = |at: u16| usize::from(at) < shown && row(at) != other;
         self.passed.clear();
         match (&self.screen.way, &mut self.means) {
-            (Way::Signatures(prefixes), Means::Signatures(rows)) => {
-                sift(self.screen, (other, prefixes), (&self.turned, rows), &mut self.passed);
-                let one = unsigned(&prefixes.long_signatures[other]);
-                let product = |at| self.screen.vectors.product(&one, &prefixes.long_signatures[row(at)]);
-                self.passed.retain(|at| counts(*at) && product(*at) >= prefixes.least);
+            (Way::Signatures(prefixes), Means::Signatures) => {
+                sift(self.screen, (other, prefixes), (&self.turned, block.rows.start), &mut self.passed);
+                let floor = |at: u16| {
+                    floor.min(Margin::short(self.floors[usize::from(self.turned.order[usize::from(at)])]))
+                };
+                let scorer = &mut self.scorer;
+                self.passed.retain(|at| counts(*at) && scorer.may_exceed(floor(*at), (other, row(*at))));
             }
             (Way::Sums(frequent), Means::Sums { sums, limits, signatures, above, promising }) => {
                 above.clear();
@@ -352,16 +368,17 @@ impl<'a> Room<'a> {
     }
 }
 
-/// Passes the rows that share a column of their prefixes and may reach the threshold by their short signatures.
+/// Passes the rows that share a column of their prefixes and may reach the threshold by their signatures.
 fn sift(
     screen: &SparseScreen,
     (other, prefixes): (usize, &Prefixes),
-    (turned, rows): (&Turned, &ShortRows),
+    (turned, first): (&Turned, usize),
     passed: &mut Vec<u16>,
 ) {
-    let one = unsigned(&prefixes.signatures[other]);
+    let one = unsigned(&prefixes.signatures.rows()[other]);
     prefixes.of_row(other, |column| {
-        screen.vectors.pass_rows((&one, prefixes.least), (turned.places(column), rows), passed);
+        let places = (turned.places(column), &prefixes.signatures, first);
+        screen.vectors.pass_rows((&one, prefixes.least), places, passed);
     });
     passed.sort_unstable();
     passed.dedup();
@@ -417,10 +434,7 @@ impl Worker for Room<'_> {
         self.turned.order.clear();
         self.turned.order.extend(0..block.rows.len() as u16);
         let kept = match (&screen.way, &mut self.means) {
-            (Way::Signatures(prefixes), Means::Signatures(rows)) => {
-                rows.set(&prefixes.signatures[block.rows.clone()]);
-                Kept::Places(SIGNATURES_TOGETHER)
-            }
+            (Way::Signatures(_), _) => Kept::Places(SIGNATURES_TOGETHER),
             (Way::Sums(frequent), Means::Sums { limits, signatures, .. }) => {
                 let rests = &frequent.rests[block.rows.clone()];
                 let rest = |at: &u16| rests[usize::from(*at)];

@@ -2,6 +2,7 @@
 
 mod by_row;
 mod frequent;
+mod fronts;
 mod prefix;
 mod screen;
 mod signature;

@@ -48,7 +48,7 @@ impl Frequent {
         let rests: Vec<f32> =
             (0..weights.rows()).into_par_iter().map(|row| rest(weights, row, first)).collect();
         let signatures = if first < weights.columns() {
-            let groups = Groups::new(weights, first);
+            let groups = Groups::from(first, weights.shares());
             let signature = |row: usize| groups.signature(weights, row, rests[row]);
             (0..weights.rows()).into_par_iter().map(signature).collect()
         } else {

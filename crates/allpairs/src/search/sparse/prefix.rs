@@ -6,12 +6,11 @@
 //! 2014). So only lists of prefixes are walked through. On the way, signatures of all columns are compared.
 
 use super::frequent::{SAMPLE, SCORED_ENTRY};
+use super::fronts::Fronts;
 use super::signature::{Groups, UNIT, unsigned};
 use super::weights::Weights;
 use crate::machine::{SIGNATURE, ShortRows, Vectors};
-use crate::sparse::Columns;
 use rayon::prelude::*;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Thresholds from which on it is worth an estimate.
 const LEAST_THRESHOLD: f32 = 0.5;
@@ -38,13 +37,13 @@ impl Prefixes {
     pub(super) fn if_cheaper(weights: Weights, threshold: Option<f32>, than: f64) -> Option<Self> {
         let threshold = threshold.filter(|threshold| *threshold >= LEAST_THRESHOLD)?;
         let bound = f64::from(threshold) - SLACK;
-        let fronts = Fronts::new(weights, bound)?;
+        let (fronts, shares) = Fronts::new(weights, bound)?;
         let visits = fronts.visits;
         if visits * VISIT > than {
             return None;
         }
         let mut signatures = ShortRows::new(weights.rows());
-        let groups = Groups::<SIGNATURE>::new(weights, 0);
+        let groups = Groups::<SIGNATURE>::new(shares);
         let of_rows = signatures.rows_mut().par_iter_mut().enumerate();
         of_rows.for_each(|(row, signature)| *signature = groups.signature(weights, row, 1.0));
         let least = (UNIT * UNIT * bound).floor() as i32;
@@ -84,66 +83,4 @@ impl Prefixes {
         let new_held = || vec![false; weights.columns()];
         rows.into_par_iter().map_init(new_held, of_row).sum::<usize>() as f64 / pairs
     }
-}
-
-/// The columns of all prefixes, each from rare to frequent.
-#[derive(Debug)]
-struct Fronts {
-    /// Where each row begins in `columns`, and their number at the end.
-    offsets: Vec<u32>,
-    columns: Columns,
-    /// Looks at signatures for each pair of rows.
-    visits: f64,
-}
-
-/// Rows that a thread takes at a time.
-const ROWS_OF_PIECE: usize = 512;
-
-impl Fronts {
-    /// For each row the columns up to the last one that is needed for the norm of all from there on to reach the bound;
-    /// `None` if there are more than 32 bits count.
-    fn new(weights: Weights, bound: f64) -> Option<Self> {
-        let counts: Vec<AtomicU32> = (0..weights.columns()).map(|_| AtomicU32::new(0)).collect();
-        let of_piece = |entries: &mut Vec<u64>, first: usize| {
-            let (mut columns, mut lengths) = (Vec::new(), Vec::new());
-            for row in first..weights.rows().min(first + ROWS_OF_PIECE) {
-                let front = front(weights, row, (bound, entries));
-                columns.extend(front.iter().map(|entry| (entry >> 32) as u32));
-                lengths.push(front.len());
-            }
-            columns.iter().for_each(|column| _ = counts[*column as usize].fetch_add(1, Ordering::Relaxed));
-            (columns, lengths)
-        };
-        let starts: Vec<usize> = (0..weights.rows()).step_by(ROWS_OF_PIECE).collect();
-        let (pieces, lengths): (Vec<Vec<u32>>, Vec<Vec<usize>>) =
-            starts.into_par_iter().map_init(Vec::new, of_piece).unzip();
-        let mut offsets = Vec::with_capacity(weights.rows() + 1);
-        let mut end = 0;
-        for length in std::iter::once(&0).chain(lengths.iter().flatten()) {
-            end += length;
-            offsets.push(u32::try_from(end).ok()?);
-        }
-        let visits: f64 = counts.iter().map(|count| f64::from(count.load(Ordering::Relaxed)).powi(2)).sum();
-        let visits = visits / (weights.rows() as f64).powi(2);
-        Some(Self { offsets, columns: Columns::new(&pieces, weights.columns()), visits })
-    }
-
-    #[inline]
-    fn for_each(&self, row: usize, take: impl FnMut(usize)) {
-        self.columns.for_each(self.offsets[row] as usize..self.offsets[row + 1] as usize, take);
-    }
-}
-
-/// The front of a row, column and weight of each entry in one number.
-fn front<'a>(weights: Weights, row: usize, (bound, entries): (f64, &'a mut Vec<u64>)) -> &'a [u64] {
-    entries.clear();
-    // Columns have 32 bits.
-    weights.row(row, |column, weight| entries.push((column as u64) << 32 | u64::from(weight.to_bits())));
-    entries.sort_unstable();
-    let mut squares = 0.0;
-    let needed = entries.iter().rposition(|entry| {
-        squares += f64::from(f32::from_bits(*entry as u32)).powi(2);
-        squares >= bound * bound
-    });
-    &entries[..needed.map_or(0, |at| at + 1)]
 }

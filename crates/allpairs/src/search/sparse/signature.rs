@@ -12,9 +12,6 @@ use std::collections::BinaryHeap;
 /// What the given length becomes.
 pub(super) const UNIT: f64 = 127.0;
 
-/// What a square of 1 adds to the share of its column: 2³² rows of them fit 64 bits.
-const ONE: f32 = (1u64 << 31) as f32;
-
 pub(super) type LongSignature = [i8; LONG_SIGNATURE];
 
 /// Columns in `N` groups that have about the same share of all rows.
@@ -26,11 +23,13 @@ pub(super) struct Groups<const N: usize> {
 }
 
 impl<const N: usize> Groups<N> {
-    /// Groups of the columns from this one on.
-    pub(super) fn new(weights: Weights, first: usize) -> Self {
-        let mut shares = weights.sums(|row, shares| {
-            weights.row(row, |column, weight| shares[column] += (weight * weight * ONE) as u64);
-        });
+    /// Groups of all columns, given their shares.
+    pub(super) fn new(shares: Vec<u64>) -> Self {
+        Self::from(0, shares)
+    }
+
+    /// Groups of the columns from this one on, given the shares of all.
+    pub(super) fn from(first: usize, mut shares: Vec<u64>) -> Self {
         let mut order: Vec<(Reverse<u64>, usize)> = shares.drain(first..).map(Reverse).zip(0..).collect();
         order.par_sort_unstable();
         let mut groups: BinaryHeap<_> = (0..N as u8).map(|group| Reverse((0, group))).collect();

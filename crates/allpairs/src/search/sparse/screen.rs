@@ -156,7 +156,7 @@ impl<'a> SparseScreen<'a> {
 /// Scores pairs of sparse rows.
 struct SparseScorer<'a> {
     screen: &'a SparseScreen<'a>,
-    /// The row at hand, spread out over all used columns.
+    /// The row at hand, spread out over all used columns; empty before there is one.
     spread: Vec<f64>,
     held: Option<usize>,
     by_row: Option<ByRow<'a>>,
@@ -164,15 +164,16 @@ struct SparseScorer<'a> {
 
 impl<'a> SparseScorer<'a> {
     fn new(screen: &'a SparseScreen<'a>) -> Self {
-        Self { screen, spread: vec![0.0; screen.matrix.used_columns()], held: None, by_row: None }
+        Self { screen, spread: Vec::new(), held: None, by_row: None }
     }
 
     fn hold(&mut self, row: usize) {
         if self.held == Some(row) {
             return;
         }
-        if let Some(held) = self.held {
-            self.screen.matrix.clear(held, &mut self.spread);
+        match self.held {
+            Some(held) => self.screen.matrix.clear(held, &mut self.spread),
+            None => self.spread.resize(self.screen.matrix.used_columns(), 0.0),
         }
         self.screen.matrix.spread(row, &mut self.spread);
         self.held = Some(row);
@@ -284,7 +285,11 @@ impl<'a> Room<'a> {
         }
     }
 
+    /// Loads the floors of a block, if all of them are compared with sums.
     fn load_floors(&mut self, block: &Block) {
+        if matches!(self.means, Means::Signatures) {
+            return;
+        }
         self.floors.resize(block.rows.len(), i32::MAX);
         block.load_floors(0, &mut self.floors);
         if let Means::Sums { limits, .. } = &mut self.means {
@@ -308,11 +313,12 @@ impl<'a> Room<'a> {
         match (&self.screen.way, &mut self.means) {
             (Way::Signatures(prefixes), Means::Signatures) => {
                 sift(self.screen, (other, prefixes), (&self.turned, block.rows.start), &mut self.passed);
-                let floor = |at: u16| {
-                    floor.min(Margin::short(self.floors[usize::from(self.turned.order[usize::from(at)])]))
-                };
                 let scorer = &mut self.scorer;
-                self.passed.retain(|at| counts(*at) && scorer.may_exceed(floor(*at), (other, row(*at))));
+                let mut may_exceed = |row: usize| {
+                    let floor = floor.min(floor_of(block, row - block.rows.start));
+                    scorer.may_exceed(floor, (other, row))
+                };
+                self.passed.retain(|at| counts(*at) && may_exceed(row(*at)));
             }
             (Way::Sums(frequent), Means::Sums { sums, limits, signatures, above, promising }) => {
                 above.clear();
@@ -333,7 +339,7 @@ impl<'a> Room<'a> {
         }
         for at in 0..self.passed.len() {
             let place = self.turned.order[usize::from(self.passed[at])];
-            let floors = (Margin::short(self.floors[usize::from(place)]), floor);
+            let floors = (floor_of(block, usize::from(place)), floor);
             self.note(block.rows.start + usize::from(place), other, floors);
         }
     }
@@ -366,6 +372,13 @@ impl<'a> Room<'a> {
             mirror.take(&mut self.mirrored_hits, board, &mut self.bench, &mut self.scorer);
         }
     }
+}
+
+/// The floor of a row of the block at the moment.
+fn floor_of(block: &Block, at: usize) -> f32 {
+    let mut floor = [i32::MAX];
+    block.load_floors(at, &mut floor);
+    Margin::short(floor[0])
 }
 
 /// Passes the rows that share a column of their prefixes and may reach the threshold by their signatures.
@@ -481,6 +494,8 @@ impl Worker for Room<'_> {
             }
         }
         self.hand_hits(block, side.mirror);
-        self.turned.show_all();
+        if side.later_only {
+            self.turned.show_all();
+        }
     }
 }

@@ -4,6 +4,7 @@ mod by_row;
 mod frequent;
 mod fronts;
 mod prefix;
+mod scorer;
 mod screen;
 mod signature;
 mod turned;

@@ -118,23 +118,6 @@ impl Lists {
         }
     }
 
-    /// The same for a sum that is off by [`Scorer::reach_of_look`] at most.
-    pub(super) fn offer_close(
-        &mut self,
-        (at, row): (usize, usize),
-        candidate: Candidate,
-        bench: &mut Bench,
-        scorer: &mut impl Scorer,
-    ) -> Option<i32> {
-        match self {
-            Self::Limited(lists) => lists.list(at).offer_close(row, candidate, bench, scorer),
-            Self::Open(lists) => {
-                lists.offer((at, row), candidate, &mut bench.waiting, scorer);
-                None
-            }
-        }
-    }
-
     /// Takes in a candidate that is scored already; what is returned is as with [`Self::offer`].
     pub(super) fn offer_scored(&mut self, at: usize, neighbour: Neighbour, margin: Margin) -> Option<i32> {
         match self {

@@ -166,8 +166,8 @@ pub(super) struct Board<'a> {
     pub(super) margin: Margin,
     /// Floor of each row to begin with.
     pub(super) first_floor: i32,
-    /// Candidates that a list has room for, if so many are wanted.
-    room: usize,
+    /// Candidates that a list has room for, if so many are wanted and they wait to be scored.
+    room: Option<usize>,
     /// Candidates so far.
     offered: AtomicUsize,
 }
@@ -176,14 +176,12 @@ impl<'a> Board<'a> {
     pub(super) fn new(search: &'a Search<'a>, margin: Margin, least_floor: i32) -> Self {
         let threshold = search.selection.threshold.unwrap_or(f32::NEG_INFINITY);
         let first_floor = margin.below(threshold).max(least_floor);
-        // Candidates that are scored before they come need no more.
-        let room = search.selection.top_k.unwrap_or(0);
-        Self { search, margin, first_floor, room, offered: AtomicUsize::new(0) }
+        Self { search, margin, first_floor, room: None, offered: AtomicUsize::new(0) }
     }
 
     /// The same for candidates that wait to be scored, each list with this room.
     pub(super) fn with_room(mut self, room: usize) -> Self {
-        self.room = room;
+        self.room = Some(room);
         self
     }
 

@@ -36,15 +36,25 @@ pub(super) struct Frequent {
     pub(super) rests: Vec<f32>,
     /// For each row its signature in frequent columns, in units of its norm there; none if no column is frequent.
     pub(super) signatures: Vec<LongSignature>,
+}
+
+/// Which columns would be frequent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plan {
+    first: usize,
     /// What is to be expected for each pair, in nanoseconds.
     pub(super) cost: f64,
 }
 
-impl Frequent {
+impl Plan {
     pub(super) fn choose(weights: Weights, selection: &Selection) -> Self {
-        let levels = Levels::of(weights);
-        let (level, cost) = levels.cheapest(weights, selection);
-        let first = weights.columns().saturating_sub(LEVELS[level]);
+        let (level, cost) = Levels::of(weights).cheapest(weights, selection);
+        Self { first: weights.columns().saturating_sub(LEVELS[level]), cost }
+    }
+}
+
+impl Frequent {
+    pub(super) fn new(weights: Weights, Plan { first, .. }: Plan) -> Self {
         let rests: Vec<f32> =
             (0..weights.rows()).into_par_iter().map(|row| rest(weights, row, first)).collect();
         let signatures = if first < weights.columns() {
@@ -55,7 +65,7 @@ impl Frequent {
             Vec::new()
         };
         // Columns have 32 bits.
-        Self { first: first as u32, rests, signatures, cost }
+        Self { first: first as u32, rests, signatures }
     }
 
     /// What one unit of the product of two signatures is worth for the product of two rests.

@@ -1,7 +1,8 @@
 //! What rows are looked for by where most of what they have in common is left out.
 
-use super::weights::{Weights, share};
+use super::weights::{Steps, Weights, share};
 use crate::sparse::Columns;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Rows that a thread takes at a time.
@@ -10,7 +11,7 @@ const ROWS_OF_PIECE: usize = 2048;
 /// Groups of columns that follow one another: more than most rows have entries.
 const GROUPS: usize = 64;
 
-/// The columns of the fronts of all rows.
+/// The columns of the fronts of some rows, which are known by their places among these.
 #[derive(Debug)]
 pub(super) struct Fronts {
     /// Where each row begins in `columns`, and their number at the end.
@@ -21,19 +22,19 @@ pub(super) struct Fronts {
 }
 
 impl Fronts {
-    /// For each row the columns up to the last one that is needed for the norm of all from there on to reach the bound;
-    /// `None` if there are more than 32 bits count. And what [`Weights::shares`] says.
-    pub(super) fn new(weights: Weights, bound: f64) -> Option<(Self, Vec<u64>)> {
+    /// For each of some rows the columns up to the last one that is needed for the norm of all from there on to reach the
+    /// bound; `None` if there are more than 32 bits count. And the share of each column in these rows.
+    pub(super) fn new(weights: Weights, rows: Steps, bound: f64) -> Option<(Self, Vec<u64>)> {
         let (groups, next) = (Groups::new(weights), AtomicUsize::new(0));
         let of_threads = rayon::broadcast(|_| {
             let mut of_thread = OfThread::new(weights.columns());
             loop {
                 let first = next.fetch_add(ROWS_OF_PIECE, Ordering::Relaxed);
-                if first >= weights.rows() {
+                if first >= rows.count() {
                     return of_thread;
                 }
-                let rows = first..weights.rows().min(first + ROWS_OF_PIECE);
-                of_thread.add(weights, rows, (bound, &groups));
+                let places = first..rows.count().min(first + ROWS_OF_PIECE);
+                of_thread.add(weights, (rows, places), (bound, &groups));
             }
         });
         let mut all = OfThread::new(weights.columns());
@@ -43,7 +44,7 @@ impl Fronts {
             all.pieces.extend(of_thread.pieces);
         }
         all.pieces.sort_unstable_by_key(|piece| piece.first);
-        let mut offsets = Vec::with_capacity(weights.rows() + 1);
+        let mut offsets = Vec::with_capacity(rows.count() + 1);
         let mut end = 0u32;
         offsets.push(end);
         for length in all.pieces.iter().flat_map(|piece| &piece.lengths) {
@@ -51,8 +52,9 @@ impl Fronts {
             offsets.push(end);
         }
         let columns: Vec<Vec<u32>> = all.pieces.into_iter().map(|piece| piece.columns).collect();
-        let visits: f64 = all.counts.iter().map(|count| f64::from(*count).powi(2)).sum();
-        let visits = visits / (weights.rows() as f64).powi(2);
+        // Without those that a row meets itself in.
+        let visits: f64 = all.counts.iter().map(|count| f64::from(*count) * (f64::from(*count) - 1.0)).sum();
+        let visits = visits / (rows.count() as f64).powi(2);
         Some((Self { offsets, columns: Columns::new(&columns, weights.columns()), visits }, all.shares))
     }
 
@@ -84,11 +86,16 @@ impl OfThread {
         Self { pieces: Vec::new(), counts: vec![0; columns], shares: vec![0; columns], near: Vec::new() }
     }
 
-    fn add(&mut self, weights: Weights, rows: std::ops::Range<usize>, (bound, groups): (f64, &Groups)) {
-        let (first, mut columns, mut lengths) = (rows.start, Vec::new(), Vec::with_capacity(rows.len()));
-        for row in rows {
+    fn add(
+        &mut self,
+        weights: Weights,
+        (rows, places): (Steps, Range<usize>),
+        (bound, groups): (f64, &Groups),
+    ) {
+        let (first, mut columns, mut lengths) = (places.start, Vec::new(), Vec::with_capacity(places.len()));
+        for place in places {
             let before = columns.len();
-            self.front(weights, row, (bound * bound, groups), &mut columns);
+            self.front(weights, rows.row(place), (bound * bound, groups), &mut columns);
             // Columns have 32 bits, and so has their number.
             lengths.push((columns.len() - before) as u32);
         }
@@ -186,7 +193,7 @@ mod tests {
         let matrix = rows(200);
         let weights = Weights { matrix: &matrix };
         for bound in [0.5, 0.8, 0.99] {
-            let (fronts, shares) = Fronts::new(weights, bound).unwrap();
+            let (fronts, shares) = Fronts::new(weights, weights.all(), bound).unwrap();
             assert_eq!(shares, weights.shares());
             for row in 0..weights.rows() {
                 let (mut found, mut entries) = (Vec::new(), Vec::new());

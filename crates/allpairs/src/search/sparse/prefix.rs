@@ -8,7 +8,7 @@
 use super::frequent::{SAMPLE, SCORED_ENTRY};
 use super::fronts::Fronts;
 use super::signature::{Groups, UNIT, unsigned};
-use super::weights::Weights;
+use super::weights::{Steps, Weights};
 use crate::machine::{SIGNATURE, ShortRows, Vectors};
 use rayon::prelude::*;
 
@@ -28,29 +28,31 @@ pub(super) struct Prefixes {
     pub(super) signatures: ShortRows,
     /// The least product of two signatures that reach the threshold.
     pub(super) least: i32,
-    /// What is to be expected for each pair, in nanoseconds.
-    pub(super) cost: f64,
 }
 
 impl Prefixes {
-    /// Prefixes, if they promise less work than this, in nanoseconds for each pair.
-    pub(super) fn if_cheaper(weights: Weights, threshold: Option<f32>, than: f64) -> Option<Self> {
+    /// Those for this threshold; `None` if it is too low for them to be worth an estimate.
+    pub(super) fn new(weights: Weights, threshold: Option<f32>) -> Option<Self> {
+        Self::of_rows(weights, weights.all(), threshold)
+    }
+
+    /// What is to be expected of them for each pair, in nanoseconds, judged by a sample.
+    pub(super) fn cost(weights: Weights, threshold: Option<f32>) -> Option<f64> {
+        let sample = Self::of_rows(weights, weights.steps(SAMPLE.1), threshold)?;
+        let scored = sample.survivors(weights) * weights.entries_of_row();
+        Some(sample.fronts.visits * VISIT + scored * SCORED_ENTRY)
+    }
+
+    /// Those of some rows, which are known by their places among these.
+    fn of_rows(weights: Weights, rows: Steps, threshold: Option<f32>) -> Option<Self> {
         let threshold = threshold.filter(|threshold| *threshold >= LEAST_THRESHOLD)?;
         let bound = f64::from(threshold) - SLACK;
-        let (fronts, shares) = Fronts::new(weights, bound)?;
-        let visits = fronts.visits;
-        if visits * VISIT > than {
-            return None;
-        }
-        let mut signatures = ShortRows::new(weights.rows());
+        let (fronts, shares) = Fronts::new(weights, rows, bound)?;
+        let mut signatures = ShortRows::new(rows.count());
         let groups = Groups::<SIGNATURE>::new(shares);
-        let of_rows = signatures.rows_mut().par_iter_mut().enumerate();
-        of_rows.for_each(|(row, signature)| *signature = groups.signature(weights, row, 1.0));
-        let least = (UNIT * UNIT * bound).floor() as i32;
-        let mut prefixes = Self { fronts, signatures, least, cost: 0.0 };
-        let passed = prefixes.survivors(weights);
-        prefixes.cost = visits * VISIT + passed * weights.entries_of_row() * SCORED_ENTRY;
-        (prefixes.cost < than).then_some(prefixes)
+        let of_places = signatures.rows_mut().par_iter_mut().enumerate();
+        of_places.for_each(|(place, signature)| *signature = groups.signature(weights, rows.row(place), 1.0));
+        Some(Self { fronts, signatures, least: (UNIT * UNIT * bound).floor() as i32 })
     }
 
     /// Hands over the columns of a row's prefix.
@@ -59,9 +61,9 @@ impl Prefixes {
         self.fronts.for_each(row, take);
     }
 
-    /// The part of all pairs that signatures let through, judged by a sample.
+    /// The part of all pairs that signatures let through.
     fn survivors(&self, weights: Weights) -> f64 {
-        let others = weights.sample(SAMPLE.1);
+        let signatures = self.signatures.rows();
         let vectors = Vectors::best();
         let of_row = |held: &mut Vec<bool>, row: usize| {
             self.of_row(row, |column| held[column] = true);
@@ -70,16 +72,16 @@ impl Prefixes {
                 self.of_row(other, |column| meets |= held[column]);
                 meets
             };
-            let signatures = self.signatures.rows();
             let own = unsigned(&signatures[row]);
-            let passes =
-                |other: &&usize| vectors.product(&own, &signatures[**other]) >= self.least && meets(**other);
-            let passed = others.iter().filter(passes).count();
+            let passes = |other: &usize| {
+                *other != row && vectors.product(&own, &signatures[*other]) >= self.least && meets(*other)
+            };
+            let passed = (0..signatures.len()).filter(passes).count();
             self.of_row(row, |column| held[column] = false);
             passed
         };
-        let rows = weights.sample(SAMPLE.0);
-        let pairs = (rows.len() * others.len()).max(1) as f64;
+        let rows: Vec<usize> = (0..signatures.len()).step_by(SAMPLE.1 / SAMPLE.0).collect();
+        let pairs = (rows.len() * signatures.len()).max(1) as f64;
         let new_held = || vec![false; weights.columns()];
         rows.into_par_iter().map_init(new_held, of_row).sum::<usize>() as f64 / pairs
     }

@@ -5,7 +5,7 @@
 //! stands for the frequent columns. By *signatures*, for high thresholds, it meets the rows of few columns, compares a
 //! bound at once, and adds up the products of the few pairs that pass.
 
-use super::frequent::{COMPARED, Frequent};
+use super::frequent::{COMPARED, Frequent, Plan};
 use super::prefix::Prefixes;
 use super::scorer::SparseScorer;
 use super::signature::{LongSignature, unsigned};
@@ -56,19 +56,23 @@ enum Way {
 }
 
 impl Way {
-    fn choose(weights: Weights, search: &Search) -> Self {
-        let threshold = search.selection.threshold;
-        let prefixes = Prefixes::if_cheaper(weights, threshold, f64::INFINITY);
-        match prefixes {
-            // Sums are compared for every pair, which alone takes longer.
-            Some(prefixes) if prefixes.cost <= COMPARED => Self::Signatures(prefixes),
-            prefixes => {
-                let frequent = Frequent::choose(weights, &search.selection);
-                match prefixes.filter(|prefixes| prefixes.cost < frequent.cost) {
-                    Some(prefixes) => Self::Signatures(prefixes),
-                    None => Self::Sums(frequent),
-                }
+    fn choose(weights: Weights, selection: &Selection) -> Self {
+        let of_prefixes = Prefixes::cost(weights, selection.threshold).unwrap_or(f64::INFINITY);
+        // Sums are compared for every pair, which alone takes longer.
+        if of_prefixes > COMPARED {
+            let plan = Plan::choose(weights, selection);
+            if of_prefixes >= plan.cost {
+                return Self::Sums(Frequent::new(weights, plan));
             }
+        }
+        Self::signatures(weights, selection)
+    }
+
+    /// By signatures, if that can be.
+    fn signatures(weights: Weights, selection: &Selection) -> Self {
+        match Prefixes::new(weights, selection.threshold) {
+            Some(prefixes) => Self::Signatures(prefixes),
+            None => Self::Sums(Frequent::new(weights, Plan::choose(weights, selection))),
         }
     }
 
@@ -90,7 +94,7 @@ impl<'a> SparseScreen<'a> {
         margin: Margin,
     ) -> Self {
         let weights = Weights { matrix };
-        let way = Way::choose(weights, search);
+        let way = Way::choose(weights, &search.selection);
         // Pairs without a common column are never looked at.
         let board = Board::new(search, margin, margin.positive());
         Self { board, share, matrix, weights, way, vectors: Vectors::best() }
@@ -100,10 +104,10 @@ impl<'a> SparseScreen<'a> {
     #[cfg(test)]
     pub(in crate::search) fn by_signatures(mut self, wanted: bool) -> Self {
         let selection = &self.board.search.selection;
-        let prefixes = Prefixes::if_cheaper(self.weights, selection.threshold, f64::INFINITY);
-        self.way = match prefixes.filter(|_| wanted) {
-            Some(prefixes) => Way::Signatures(prefixes),
-            None => Way::Sums(Frequent::choose(self.weights, selection)),
+        self.way = if wanted {
+            Way::signatures(self.weights, selection)
+        } else {
+            Way::Sums(Frequent::new(self.weights, Plan::choose(self.weights, selection)))
         };
         self
     }

@@ -50,7 +50,17 @@ impl Weights<'_> {
 
     /// About so many rows, from all over the matrix.
     pub(super) fn sample(self, wanted: usize) -> Vec<usize> {
-        (0..self.rows()).step_by(self.rows().div_ceil(wanted).max(1)).collect()
+        let rows = self.steps(wanted);
+        (0..rows.count()).map(|place| rows.row(place)).collect()
+    }
+
+    /// The same without a list of them.
+    pub(super) fn steps(self, wanted: usize) -> Steps {
+        Steps { step: self.rows().div_ceil(wanted).max(1), rows: self.rows() }
+    }
+
+    pub(super) fn all(self) -> Steps {
+        Steps { step: 1, rows: self.rows() }
     }
 
     /// For each column its share in all rows. Whole numbers, since their sum is the same however many threads there are.
@@ -69,6 +79,24 @@ impl Weights<'_> {
             one
         });
         shares.unwrap_or_default()
+    }
+}
+
+/// Rows that are equally far from one another.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Steps {
+    step: usize,
+    rows: usize,
+}
+
+impl Steps {
+    pub(super) fn count(self) -> usize {
+        self.rows.div_ceil(self.step)
+    }
+
+    /// The row at a place among them.
+    pub(super) fn row(self, place: usize) -> usize {
+        place * self.step
     }
 }
 

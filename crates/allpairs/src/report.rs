@@ -30,8 +30,7 @@ pub struct TrainReport {
     pub pairs: u64,
     /// Rows of this host whose entries are all zero. They score 0 with every row.
     pub zero_rows: ZeroRows,
-    /// Rows of the whole matrix (and the query) that equal an earlier one: their 128-bit hashes, of their numbers as
-    /// float64, are equal.
+    /// Rows of the whole matrix (and the query) that equal an earlier one: their 128-bit hashes are equal.
     pub duplicate_rows: u64,
     /// Rows of the whole matrix (and the query) that had norm 1, to a millionth, as they came.
     pub unit_rows: u64,

@@ -32,6 +32,14 @@ pub(crate) fn rounded(value: f64, factor: f64) -> i16 {
     (value * factor + ROUNDING).to_bits() as i16
 }
 
+/// What a product loses where it is [`rounded`].
+#[inline(always)]
+pub(crate) fn lost_by_rounding(value: f64, factor: f64) -> f64 {
+    let product = value * factor;
+    // Taken off again, what rounds a number leaves the integer, without a detour through integers.
+    product - ((product + ROUNDING) - ROUNDING)
+}
+
 mod portable {
     use super::rounded;
 
@@ -107,6 +115,12 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn what_is_lost_and_what_is_left_make_the_product(value in -1.0f64..=1.0, factor in 0.0f64..=32_767.0) {
+            let lost = value * factor - f64::from(rounded(value, factor));
+            prop_assert_eq!(lost_by_rounding(value, factor).to_bits(), lost.to_bits());
+        }
+
         #[test]
         fn the_rank_of_a_number_is_its_place_from_the_top(
             numbers in prop::collection::vec(prop_oneof![-3i32..3, any::<i32>()], 1..40),

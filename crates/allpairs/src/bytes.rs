@@ -31,14 +31,13 @@ mod first;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use first::Sample;
+pub(crate) use first::{FirstFloors, Wanted};
 
 use crate::dense::DenseRows;
 use crate::machine::Vectors;
 use crate::machine::bytes::{ColumnPanel, FOUR, Kernel, RowPanel, Sign};
 use crate::quantised::Margin;
 use rayon::prelude::*;
-use std::ops::Range;
 
 /// Columns up to which no sum overflows.
 const MOST_COLUMNS: usize = 1 << 17;
@@ -159,6 +158,7 @@ struct Packed {
     /// Where the panels begin in `bytes`: where a line of the cache does.
     start: usize,
     panel: usize,
+    rows: Vec<u32>,
     starts: Vec<i32>,
     steps: Vec<f32>,
     errors: Vec<f32>,
@@ -170,32 +170,32 @@ const LINE: usize = 64;
 
 impl Packed {
     fn new(width: usize, sign: Sign) -> Self {
-        let (bytes, starts, steps, errors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let vectors = Vectors::best();
-        Self { width, sign, vectors, bytes, start: 0, panel: 0, starts, steps, errors, read: Vec::new() }
+        let (bytes, rows, read, starts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (vectors, steps, errors) = (Vectors::best(), Vec::new(), Vec::new());
+        Self { width, sign, vectors, bytes, start: 0, panel: 0, rows, starts, steps, errors, read }
     }
 
-    fn pack(&mut self, (matrix, scales): (&DenseRows, &Scales), rows: Range<usize>) {
+    fn pack(&mut self, (matrix, scales): (&DenseRows, &Scales), rows: impl Iterator<Item = usize>) {
+        self.rows.clear();
+        self.rows.extend(rows.map(|row| row as u32));
         self.panel = self.width * matrix.matrix.stride();
-        let padded = rows.len().next_multiple_of(self.width);
+        let padded = self.rows.len().next_multiple_of(self.width);
         let size = padded / self.width * self.panel;
         self.bytes.resize(size + LINE, 0);
         self.start = self.bytes.as_ptr().align_offset(LINE).min(LINE);
-        let scales = &scales.of_rows[rows.clone()];
+        let scale = |row: &u32| scales.of_rows[*row as usize];
         self.steps.clear();
-        self.steps.extend(scales.iter().map(|scale| scale.step));
+        self.steps.extend(self.rows.iter().map(|row| scale(row).step));
         self.steps.resize(padded, 0.0);
         self.errors.clear();
-        self.errors.extend(scales.iter().map(|scale| scale.error));
+        self.errors.extend(self.rows.iter().map(|row| scale(row).error));
         self.errors.resize(padded, 0.0);
         self.starts.clear();
         self.starts.resize(padded, 0);
         let panels = self.bytes[self.start..][..size].chunks_exact_mut(self.panel);
         let starts = self.starts.chunks_exact_mut(self.width);
-        for ((at, bytes), starts) in panels.enumerate().zip(starts) {
-            let first = at * self.width;
-            let scales = &scales[first..scales.len().min(first + self.width)];
-            let source = Source { matrix, first: rows.start + first, scales };
+        for ((rows, bytes), starts) in self.rows.chunks(self.width).zip(panels).zip(starts) {
+            let source = Source { matrix, rows, scales: &scales.of_rows };
             let mut target = Target { bytes, starts, width: self.width, sign: self.sign };
             if !source.pack_stored(self.vectors, &mut target) {
                 source.pack_others(&mut self.read, &mut target);
@@ -217,7 +217,8 @@ impl Packed {
 /// Rows that become one panel.
 struct Source<'a> {
     matrix: &'a DenseRows,
-    first: usize,
+    rows: &'a [u32],
+    /// Those of all rows of the matrix.
     scales: &'a [Scale],
 }
 
@@ -234,20 +235,23 @@ impl Source<'_> {
     /// A row as it is stored with the factor for it, if it is float32 in little-endian order and neither so large nor
     /// so small that float32 has no factor.
     fn stored(&self, at: usize) -> Option<(&[[u8; 4]], f32)> {
-        let row = self.first + at;
+        let row = *self.rows.get(at)? as usize;
         let stored = self.matrix.stored_row(row)?;
-        let factor = self.scales[at].factor(self.matrix.norms[row]) as f32;
+        let factor = self.factor(row) as f32;
         (factor == 0.0 || factor.is_normal()).then_some((stored, factor))
+    }
+
+    /// What the numbers of a row are multiplied by.
+    fn factor(&self, row: usize) -> f64 {
+        self.scales[row].factor(self.matrix.norms[row])
     }
 
     /// Packs those rows that can be packed as they are stored, and says whether that is all.
     fn pack_stored(&self, vectors: Vectors, target: &mut Target) -> bool {
         let mut all = true;
-        for (group, scales) in self.scales.chunks(FOUR).enumerate() {
-            let first = group * FOUR;
-            let rows: [_; FOUR] =
-                std::array::from_fn(|at| if at < scales.len() { self.stored(first + at) } else { None });
-            all &= rows.iter().flatten().count() == scales.len();
+        for first in (0..self.rows.len()).step_by(FOUR) {
+            let rows: [_; FOUR] = std::array::from_fn(|at| self.stored(first + at));
+            all &= rows.iter().flatten().count() == FOUR.min(self.rows.len() - first);
             if let Some((any, _)) = rows.iter().flatten().next() {
                 // What is not there is packed as zeros.
                 let (stored, factors) = (
@@ -265,22 +269,29 @@ impl Source<'_> {
     /// Packs the rows that [`Self::pack_stored`] left.
     fn pack_others(&self, read: &mut Vec<f64>, target: &mut Target) {
         let stride = self.matrix.matrix.stride();
-        let rows = self.first..self.first + self.scales.len();
         // Rows that lie in columns are read together; of others one stays in the nearest cache.
-        let together = if self.matrix.matrix.lie_in_columns(rows.clone()) { rows.len() } else { 1 };
+        let together = if self.lie_together_in_columns() { self.rows.len() } else { 1 };
         read.clear();
         read.resize(together * stride, 0.0);
-        for start in rows.step_by(together) {
-            if together == 1 && self.stored(start - self.first).is_some() {
+        for start in (0..self.rows.len()).step_by(together) {
+            if together == 1 && self.stored(start).is_some() {
                 continue;
             }
-            self.matrix.read(start..start + together, read);
-            for (row, values) in (start..).zip(read.chunks_exact(stride)) {
-                let at = row - self.first;
-                let factor = self.scales[at].factor(self.matrix.norms[row]);
-                target.starts[at] = target.put(at, values, factor);
+            let first = self.rows[start] as usize;
+            self.matrix.read(first..first + together, read);
+            for (at, values) in (start..).zip(read.chunks_exact(stride)) {
+                target.starts[at] = target.put(at, values, self.factor(self.rows[at] as usize));
             }
         }
+    }
+
+    /// Whether the rows follow one another in a file that is stored column by column.
+    fn lie_together_in_columns(&self) -> bool {
+        let follow = self.rows.is_sorted_by(|one, next| one + 1 == *next);
+        let rows = self.rows.first().zip(self.rows.last()).filter(|_| follow);
+        rows.is_some_and(|(first, last)| {
+            self.matrix.matrix.lie_in_columns(*first as usize..*last as usize + 1)
+        })
     }
 }
 
@@ -310,7 +321,7 @@ impl RowPanels {
     }
 
     /// Packs rows; what was packed before is gone.
-    pub(crate) fn pack(&mut self, matrix: (&DenseRows, &Scales), rows: Range<usize>) {
+    pub(crate) fn pack(&mut self, matrix: (&DenseRows, &Scales), rows: impl Iterator<Item = usize>) {
         self.0.pack(matrix, rows);
     }
 
@@ -332,7 +343,7 @@ impl ColumnPanels {
     }
 
     /// Packs rows; what was packed before is gone.
-    pub(crate) fn pack(&mut self, matrix: (&DenseRows, &Scales), rows: Range<usize>) {
+    pub(crate) fn pack(&mut self, matrix: (&DenseRows, &Scales), rows: impl Iterator<Item = usize>) {
         self.0.pack(matrix, rows);
     }
 

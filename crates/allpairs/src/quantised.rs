@@ -88,11 +88,6 @@ impl Margin {
         (3.0 * self.margin) as f32
     }
 
-    /// How far a sum is at most from the true one.
-    pub(crate) fn reach(self) -> i32 {
-        self.reach
-    }
-
     /// A sum that no pair exceeds whose score is 0.
     pub(crate) fn positive(self) -> i32 {
         self.reach

@@ -181,7 +181,7 @@ impl Search<'_> {
 mod tests {
     use super::way::Way;
     use super::*;
-    use crate::bytes::{Sample, Scales};
+    use crate::bytes::{FirstFloors, Scales, Wanted};
     use crate::dense::{Bytes, DenseFile, DenseMatrix, DenseRows};
     use crate::element::Element;
     use crate::machine::bytes;
@@ -218,12 +218,13 @@ mod tests {
         let words = Kernel::available().into_iter().map(Way::Words);
         let scales = || Scales::measure(rows).unwrap();
         words
-            .chain(
-                bytes::Kernel::available()
-                    .into_iter()
-                    .map(|kernel| Way::Bytes(kernel, scales(), Kernel::available()[0])),
-            )
+            .chain(bytes::Kernel::available().into_iter().map(|kernel| Way::Bytes(kernel, scales())))
             .collect()
+    }
+
+    fn collect(found: &mut Found, row: usize, neighbours: &[Neighbour]) -> Result<(), ()> {
+        found.push((row, neighbours.to_vec()));
+        Ok(())
     }
 
     /// The result without a screen, and that of each way to compare.
@@ -231,10 +232,6 @@ mod tests {
         let stop = AtomicBool::new(false);
         let others = 0..matrix.rows();
         let search = Search { matrix, selection, rows, others, stop: &stop, done: &|_| {} };
-        let collect = |found: &mut Found, row: usize, neighbours: &[Neighbour]| {
-            found.push((row, neighbours.to_vec()));
-            Ok::<(), ()>(())
-        };
         let mut plain = Vec::new();
         let share = Share::of_rows(search.rows.clone(), search.others.clone());
         search.run_unscreened(&share, |row, n| collect(&mut plain, row, n)).unwrap();
@@ -309,20 +306,45 @@ mod tests {
     }
 
     #[test]
-    fn first_floors_from_a_sample_change_no_bit_of_the_result() {
+    fn first_floors_change_no_bit_of_the_result() {
         for (clusters, noise, top_k) in [(1, 1e-5, 1), (40, 0.1, 3), (1000, 1.0, 9), (3, 0.0, 5)] {
             let mut values = clustered(clusters, 2500, 6, clusters, noise);
             values.iter_mut().flatten().for_each(|value| *value = value.clamp(-1e30, 1e30));
             let matrix = single(&values);
             let Matrix::Dense(rows) = &matrix else { unreachable!() };
-            for kernel in bytes::Kernel::available() {
-                let sample = Sample::of((rows, &Scales::measure(rows).unwrap()), kernel, &(0..2500), top_k);
-                assert!(sample.is_some(), "{kernel:?}");
-            }
+            let (scales, stop) = (Scales::measure(rows).unwrap(), AtomicBool::new(false));
             let selection = Selection { top_k: Some(top_k), threshold: None };
-            let (plain, screened) = results(&matrix, selection, 100..700);
-            for (kernel, found) in screened {
-                assert_eq!(found, plain, "{kernel:?}");
+            for (own, others) in [(100..700, 0..2500), (0..2500, 0..2500), (0..300, 300..2500)] {
+                let search = Search {
+                    matrix: &matrix,
+                    selection,
+                    rows: own.clone(),
+                    others: others.clone(),
+                    stop: &stop,
+                    done: &|_| {},
+                };
+                let share = Share::of_rows(own.clone(), others.clone());
+                let mut plain = Vec::new();
+                search.run_unscreened(&share, |row, found| collect(&mut plain, row, found)).unwrap();
+                for (kernel, way) in bytes::Kernel::available()
+                    .into_iter()
+                    .flat_map(|kernel| ways(rows).into_iter().map(move |way| (kernel, way)))
+                {
+                    let wanted = Wanted {
+                        rows: std::slice::from_ref(&own),
+                        others: &others,
+                        top_k,
+                        rounds: 3,
+                        stop: &stop,
+                    };
+                    let first = FirstFloors::find((rows, &scales), kernel, wanted);
+                    assert!(first.is_some(), "{kernel:?}");
+                    let margin = Margin::new(rows.quantisation_error, rows.matrix.columns()).unwrap();
+                    let screen = screen::Screen::by(&search, &share, rows, (margin, way));
+                    let mut found = Vec::new();
+                    screen.with_first_floors(first).run(|row, list| collect(&mut found, row, list)).unwrap();
+                    assert!(found == plain, "{kernel:?}, {own:?} among {others:?}");
+                }
             }
         }
     }

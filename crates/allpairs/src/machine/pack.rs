@@ -18,12 +18,22 @@ impl Vectors {
         by_vectors!(self, quantise_stored(stored, factor, out));
     }
 
+    /// The place of a number that is hardly less than the greatest, if they lie between -1.5 and 1.5: `width` numbers lie
+    /// side by side, and `apart` times as far apart the next ones, [`NUMBERED`] in all.
+    #[inline]
+    pub(crate) fn about_greatest(self, numbers: &[f32], (width, apart): (usize, usize)) -> u8 {
+        by_vectors!(self, about_greatest(numbers, (width, apart)))
+    }
+
     /// The number at this rank from the top, which is at most their count. Their order is lost.
     #[inline]
     pub(crate) fn greatest(self, numbers: &mut [i32], rank: usize) -> i32 {
         by_vectors!(self, greatest(numbers, rank))
     }
 }
+
+/// Numbers that [`Vectors::about_greatest`] is chosen from.
+pub(crate) const NUMBERED: usize = 128;
 
 /// A product, rounded to an integer of at most 16 bits.
 #[inline(always)]
@@ -41,7 +51,7 @@ pub(crate) fn lost_by_rounding(value: f64, factor: f64) -> f64 {
 }
 
 mod portable {
-    use super::rounded;
+    use super::{NUMBERED, rounded};
 
     #[inline(always)]
     pub(super) fn quantise(values: &[f64], factor: f64, out: &mut [i16]) {
@@ -52,6 +62,22 @@ mod portable {
     pub(super) fn quantise_stored(stored: &[[u8; 4]], factor: f64, out: &mut [i16]) {
         let values = stored.iter().map(|stored| f64::from(f32::from_le_bytes(*stored)));
         values.zip(out).for_each(|(value, out)| *out = rounded(value, factor));
+    }
+
+    #[inline(always)]
+    pub(super) fn about_greatest(numbers: &[f32], (width, apart): (usize, usize)) -> u8 {
+        let mut best = [0i32; 16];
+        for (at, numbers) in numbers.chunks(width * apart).take(NUMBERED / width).enumerate() {
+            for (part, numbers) in numbers[..width].as_chunks::<16>().0.iter().enumerate() {
+                for (lane, (best, number)) in best.iter_mut().zip(numbers).enumerate() {
+                    // The place takes the lowest bits, which matter little.
+                    let place = (at * width + part * 16 + lane) as i32;
+                    let key = (number + 2.0).to_bits() as i32 & !(NUMBERED as i32 - 1) | place;
+                    *best = (*best).max(key);
+                }
+            }
+        }
+        (best.iter().fold(0, |best, key| best.max(*key)) & (NUMBERED as i32 - 1)) as u8
     }
 
     #[inline(always)]
@@ -99,6 +125,11 @@ macro_rules! compiled_for {
             }
 
             #[target_feature(enable = $features)]
+            pub(super) fn about_greatest(numbers: &[f32], places: (usize, usize)) -> u8 {
+                portable::about_greatest(numbers, places)
+            }
+
+            #[target_feature(enable = $features)]
             pub(super) fn greatest(numbers: &mut [i32], rank: usize) -> i32 {
                 portable::greatest(numbers, rank)
             }
@@ -131,6 +162,20 @@ mod tests {
             sorted.sort_unstable_by(|a, b| b.cmp(a));
             for way in Vectors::available() {
                 prop_assert_eq!(way.greatest(&mut numbers.clone(), rank), sorted[rank - 1], "{:?}", way);
+            }
+        }
+
+        #[test]
+        fn about_the_greatest_of_numbers_that_lie_apart_is_found(
+            numbers in prop::collection::vec(-1.5f32..=1.5, 4 * NUMBERED), (width, apart) in prop::sample::select(
+                vec![(16, 4), (32, 4), (32, 3), (16, 1)]), row in 0usize..4,
+        ) {
+            let row = row % apart;
+            let at = |place: usize| numbers[place / width * width * apart + row * width + place % width];
+            let greatest = (0..NUMBERED).map(at).fold(f32::MIN, f32::max);
+            for way in Vectors::available() {
+                let found = way.about_greatest(&numbers[row * width..width * apart * (NUMBERED / width)], (width, apart));
+                prop_assert!(at(found.into()) >= greatest - 1e-4, "{:?}", way);
             }
         }
 

@@ -11,26 +11,27 @@ pub(crate) const LONG: usize = 64;
 /// Rows that are looked at together.
 pub(crate) const TOGETHER: usize = 8;
 
-/// Short rows, as many as places of 16 bits count, so that none needs a check. Those that are not set are zero.
+/// Short rows. Behind the last one there is room for as many as places of 16 bits count, so that none needs a check.
 #[derive(Debug)]
 pub(crate) struct ShortRows(Vec<[i8; WIDTH]>);
 
 impl ShortRows {
-    /// A place that is never set if fewer than 2¹⁶ rows are.
-    pub(crate) const ZERO: u16 = u16::MAX;
+    /// A place to fill up groups with, if there are fewer than 2¹⁶ others. What row is there, if any, is not said.
+    pub(crate) const NONE: u16 = u16::MAX;
 
-    pub(crate) fn new() -> Self {
+    /// So many rows that are zero.
+    pub(crate) fn new(rows: usize) -> Self {
         // Memory that is never touched is none.
-        Self(vec![[0; WIDTH]; 1 << 16])
+        Self(vec![[0; WIDTH]; rows + (1 << 16)])
     }
 
-    /// Sets the first rows.
-    ///
-    /// # Panics
-    /// If there are 2¹⁶ or more.
-    pub(crate) fn set(&mut self, rows: &[[i8; WIDTH]]) {
-        assert!(rows.len() < 1 << 16);
-        self.0[..rows.len()].copy_from_slice(rows);
+    pub(crate) fn rows(&self) -> &[[i8; WIDTH]] {
+        &self.0[..self.0.len() - (1 << 16)]
+    }
+
+    pub(crate) fn rows_mut(&mut self) -> &mut [[i8; WIDTH]] {
+        let rows = self.rows().len();
+        &mut self.0[..rows]
     }
 }
 
@@ -43,17 +44,17 @@ impl Vectors {
         by_vectors!(self, product(one, other))
     }
 
-    /// Notes which of the rows at these places have a product of at least `least` with the one row; for the numbers
-    /// of rows the same holds as in [`Self::product`]. Places come in whole groups of eight: fill up with
-    /// [`ShortRows::ZERO`], which a `least` above 0 never lets through.
+    /// Notes which of the rows at these places, counted from the row `first` on, have a product of at least `least` with
+    /// the one row; for the numbers of rows the same holds as in [`Self::product`]. Places come in whole groups of
+    /// eight: fill up with [`ShortRows::NONE`], which may be noted, too.
     #[inline]
     pub(crate) fn pass_rows(
         self,
         (one, least): (&[u8; WIDTH], i32),
-        (places, rows): (&[u16], &ShortRows),
+        (places, rows, first): (&[u16], &ShortRows, usize),
         passed: &mut Vec<u16>,
     ) {
-        let (groups, rows) = (places.as_chunks::<TOGETHER>().0, rows.0.as_slice());
+        let (groups, rows) = (places.as_chunks::<TOGETHER>().0, &rows.0[first..]);
         // There is a row for each number of 16 bits, which the compiler can see from here on.
         let Some(rows) = rows.first_chunk() else { return };
         by_vectors!(self, pass((one, least), (groups, rows), passed));
@@ -172,18 +173,20 @@ mod tests {
             one in prop::collection::vec(0u8..128, WIDTH),
             rows in prop::collection::vec(prop::collection::vec(0i8..=127, WIDTH), 1..40),
             least in 1i32..300_000,
+            before in 0usize..3,
         ) {
             let one: [u8; WIDTH] = one.try_into().unwrap();
             let rows: Vec<[i8; WIDTH]> = rows.into_iter().map(|row| row.try_into().unwrap()).collect();
             let mut places: Vec<u16> = (0..rows.len() as u16).rev().collect();
             let product = |row: &[i8; WIDTH]| -> i32 { one.iter().zip(row).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum() };
             let expected: Vec<u16> = places.iter().copied().filter(|p| product(&rows[usize::from(*p)]) >= least).collect();
-            places.resize(places.len().next_multiple_of(8), ShortRows::ZERO);
-            let mut short = ShortRows::new();
-            short.set(&rows);
+            places.resize(places.len().next_multiple_of(8), ShortRows::NONE);
+            let mut short = ShortRows::new(before + rows.len());
+            short.rows_mut()[before..].copy_from_slice(&rows);
             for way in Vectors::available() {
                 let mut passed = Vec::new();
-                way.pass_rows((&one, least), (&places, &short), &mut passed);
+                way.pass_rows((&one, least), (&places, &short, before), &mut passed);
+                passed.retain(|place| *place != ShortRows::NONE);
                 prop_assert_eq!(&passed, &expected, "{:?}", way);
             }
         }

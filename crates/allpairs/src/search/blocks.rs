@@ -44,18 +44,16 @@ pub(super) struct Side<'a> {
     pub(super) mirror: Option<&'a Block>,
     /// Whether only the rows that come after a row are its partners, since all of them are rows of the block.
     pub(super) later_only: bool,
-    /// Whether the lists have met no rows before, as far as the order of meetings tells.
-    pub(super) warm_up: bool,
 }
 
 impl<'a> Side<'a> {
     /// Rows without lists.
     pub(super) fn of_rows(rows: Range<usize>) -> Self {
-        Self { first: rows.start, end: rows.end, mirror: None, later_only: false, warm_up: false }
+        Self { first: rows.start, end: rows.end, mirror: None, later_only: false }
     }
 
     pub(super) fn of_block(block: &'a Block, later_only: bool) -> Self {
-        Self { first: block.rows.start, end: block.rows.end, mirror: Some(block), later_only, warm_up: false }
+        Self { first: block.rows.start, end: block.rows.end, mirror: Some(block), later_only }
     }
 
     pub(super) fn rows(&self) -> Range<usize> {
@@ -76,8 +74,6 @@ pub(super) struct Hit {
 pub(super) enum Found {
     /// Its sum, which is off by the margin at most.
     Sum(i32),
-    /// Its sum, which is as near to the true one as after a closer look.
-    CloseSum(i32),
     /// Its score.
     Score(f32),
 }
@@ -153,10 +149,6 @@ impl Block {
                 let candidate = Candidate::by_sum(column, sum);
                 lists.offer((at % LISTED_TOGETHER, row), candidate, bench, scorer)
             }
-            Found::CloseSum(sum) => {
-                let candidate = Candidate::by_sum(column, sum);
-                lists.offer_close((at % LISTED_TOGETHER, row), candidate, bench, scorer)
-            }
             Found::Sum(_) => None,
             Found::Score(similarity) => {
                 lists.offer_scored(at % LISTED_TOGETHER, Neighbour { column, similarity }, board.margin)
@@ -174,10 +166,8 @@ pub(super) struct Board<'a> {
     pub(super) margin: Margin,
     /// Floor of each row to begin with.
     pub(super) first_floor: i32,
-    /// Candidates that a list has room for, if so many are wanted.
-    room: usize,
-    /// Whether threads begin with what lists meet first.
-    warms_up: bool,
+    /// Candidates that a list has room for, if so many are wanted and they wait to be scored.
+    room: Option<usize>,
     /// Candidates so far.
     offered: AtomicUsize,
 }
@@ -186,20 +176,12 @@ impl<'a> Board<'a> {
     pub(super) fn new(search: &'a Search<'a>, margin: Margin, least_floor: i32) -> Self {
         let threshold = search.selection.threshold.unwrap_or(f32::NEG_INFINITY);
         let first_floor = margin.below(threshold).max(least_floor);
-        // Candidates that are scored before they come need no more.
-        let room = search.selection.top_k.unwrap_or(0);
-        Self { search, margin, first_floor, room, warms_up: false, offered: AtomicUsize::new(0) }
+        Self { search, margin, first_floor, room: None, offered: AtomicUsize::new(0) }
     }
 
     /// The same for candidates that wait to be scored, each list with this room.
     pub(super) fn with_room(mut self, room: usize) -> Self {
-        self.room = room;
-        self
-    }
-
-    /// The same, beginning with what lists meet first.
-    pub(super) fn warming_up(mut self) -> Self {
-        self.warms_up = true;
+        self.room = Some(room);
         self
     }
 
@@ -224,10 +206,10 @@ impl<'a> Board<'a> {
         };
         let ranges: Vec<Range<usize>> = share.listed().into_iter().flat_map(cut).collect();
         let blocks: Vec<Block> = ranges.into_par_iter().map(new_block).collect();
-        let meetings = Meetings::new(share, (&blocks, size), self.warms_up);
+        let meetings = Meetings::new(share, (&blocks, size));
         let (count, held) = (meetings.count(), AtomicUsize::new(0));
         let kept = rayon::broadcast(|_| {
-            let (mut worker, mut at) = (new_worker(), meetings.start());
+            let (mut worker, mut at) = (new_worker(), None);
             while let Some((block, side)) = meetings.next(&mut at) {
                 worker.load(block);
                 worker.meet(block, side);

@@ -2,6 +2,7 @@
 
 mod limited;
 mod open;
+mod scored;
 
 use crate::machine::Vectors;
 use crate::neighbours::Neighbour;
@@ -9,6 +10,7 @@ use crate::quantised::Margin;
 use crate::settings::Selection;
 use limited::{LimitedLists, Slot};
 use open::OpenLists;
+use scored::ScoredLists;
 
 /// Candidates that are scored together.
 pub(super) const TOGETHER: usize = 4;
@@ -57,6 +59,8 @@ pub(super) trait Scorer {
 pub(super) enum Lists {
     /// So many of each row are wanted.
     Limited(LimitedLists),
+    /// The same, and each is scored before it comes.
+    Scored(ScoredLists),
     /// All that reach a threshold are.
     Open(OpenLists),
 }
@@ -91,12 +95,14 @@ impl Bench {
 }
 
 impl Lists {
-    /// Empty lists of so many rows, with room for so many candidates each if so many are wanted.
-    pub(super) fn new(rows: usize, selection: &Selection, room: usize) -> Self {
+    /// Empty lists of so many rows, with room for so many candidates each if so many are wanted; without, all of them are
+    /// scored before they come.
+    pub(super) fn new(rows: usize, selection: &Selection, room: Option<usize>) -> Self {
         let threshold = selection.threshold.unwrap_or(f32::NEG_INFINITY);
-        match selection.top_k {
-            Some(top_k) => Self::Limited(LimitedLists::new(rows, (top_k, threshold), room)),
-            None => Self::Open(OpenLists::new(rows, threshold)),
+        match (selection.top_k, room) {
+            (Some(top_k), Some(room)) => Self::Limited(LimitedLists::new(rows, (top_k, threshold), room)),
+            (Some(top_k), None) => Self::Scored(ScoredLists::new(rows, (top_k, threshold))),
+            (None, _) => Self::Open(OpenLists::new(rows, threshold)),
         }
     }
 
@@ -111,23 +117,7 @@ impl Lists {
     ) -> Option<i32> {
         match self {
             Self::Limited(lists) => lists.list(at).offer(row, candidate, bench, scorer),
-            Self::Open(lists) => {
-                lists.offer((at, row), candidate, &mut bench.waiting, scorer);
-                None
-            }
-        }
-    }
-
-    /// The same for a sum that is off by [`Scorer::reach_of_look`] at most.
-    pub(super) fn offer_close(
-        &mut self,
-        (at, row): (usize, usize),
-        candidate: Candidate,
-        bench: &mut Bench,
-        scorer: &mut impl Scorer,
-    ) -> Option<i32> {
-        match self {
-            Self::Limited(lists) => lists.list(at).offer_close(row, candidate, bench, scorer),
+            Self::Scored(lists) => lists.offer_unscored((at, row), candidate, scorer),
             Self::Open(lists) => {
                 lists.offer((at, row), candidate, &mut bench.waiting, scorer);
                 None
@@ -139,6 +129,7 @@ impl Lists {
     pub(super) fn offer_scored(&mut self, at: usize, neighbour: Neighbour, margin: Margin) -> Option<i32> {
         match self {
             Self::Limited(lists) => lists.list(at).offer_scored(neighbour, margin),
+            Self::Scored(lists) => lists.offer(at, neighbour, margin),
             Self::Open(lists) => {
                 lists.offer_scored(at, neighbour);
                 None
@@ -150,6 +141,7 @@ impl Lists {
     pub(super) fn finish(&self, first_row: usize, bench: &mut Bench, scorer: &mut impl Scorer) -> Finished {
         let count = match self {
             Self::Limited(lists) => lists.count(),
+            Self::Scored(lists) => lists.count(),
             Self::Open(lists) => lists.count(),
         };
         let mut finished = Finished::default();
@@ -163,6 +155,7 @@ impl Lists {
             neighbours.clear();
             match self {
                 Self::Limited(lists) => lists.finish(row, bench, &mut neighbours, scorer),
+                Self::Scored(lists) => lists.finish(at, &mut neighbours),
                 Self::Open(lists) => lists.finish((at, row), &mut bench.waiting, &mut neighbours, scorer),
             }
             scorer.complete(row, &mut neighbours);
@@ -176,6 +169,7 @@ impl Lists {
     fn prepare(&self, (at, row): (usize, usize), bench: &mut Bench, scorer: &impl Scorer) {
         match self {
             Self::Limited(lists) => lists.prepare((at, row), bench, scorer),
+            Self::Scored(_) => {}
             Self::Open(lists) => lists.waiting(at).for_each(|other| scorer.expect(other)),
         }
     }

@@ -121,8 +121,7 @@ fn every_kernel_finds_the_known_neighbours_on_any_number_of_hosts_and_threads() 
     }
     for (at, kernel) in bytes::Kernel::available().into_iter().enumerate() {
         let vectors = vectors[at.min(vectors.len() - 1)];
-        let way =
-            |rows: &DenseRows| Way::Bytes(kernel, Scales::measure(rows).unwrap(), Kernel::available()[0]);
+        let way = |rows: &DenseRows| Way::Bytes(kernel, Scales::measure(rows).unwrap());
         assert_known_by(&way, (vectors, &format!("bytes, {kernel:?}, {vectors:?}")));
     }
 }

@@ -2,9 +2,6 @@
 //!
 //! A thread stays with one block until that has met all others, so that it is made ready once, and threads seldom
 //! need the same lists. Who finds no block left helps where most is to be done.
-//!
-//! Where it matters that lists know what is good enough, all threads begin with the first block: then each list has met
-//! some rows before any other block is met.
 
 use super::blocks::{BLOCK_STEP, Block, Side};
 use super::share::Share;
@@ -19,8 +16,6 @@ pub(super) struct Meetings<'a> {
     queues: Vec<Queue<'a>>,
     /// The first block that no thread is at.
     next: AtomicUsize,
-    /// Whether all threads begin with the first block.
-    warms_up: bool,
 }
 
 /// What one block is still to meet.
@@ -32,30 +27,23 @@ struct Queue<'a> {
 
 impl<'a> Meetings<'a> {
     /// Those of a share whose rows are in these blocks, of `size` rows or less.
-    pub(super) fn new(share: &Share, (blocks, size): (&'a [Block], usize), warms_up: bool) -> Self {
+    pub(super) fn new(share: &Share, (blocks, size): (&'a [Block], usize)) -> Self {
         let own = blocks.iter().enumerate().filter(|(_, block)| is_within(&share.own, block));
-        let queue = |(number, (at, block))| {
+        let queue = |(at, block)| {
             let mut sides = sides(share, (block, &blocks[at..]), (blocks, size));
             // Rows that two threads meet at the same time would twice be met before it is known what is good enough.
             if at % 2 == 1 {
                 let behind_itself = usize::from(share.among);
                 sides[behind_itself..].reverse();
             }
-            let warm_up = warms_up && number == 0;
-            sides.iter_mut().for_each(|side| side.warm_up = warm_up);
             Queue { block, sides: sides.into_iter().flat_map(cut(size)).collect(), next: AtomicUsize::new(0) }
         };
-        Self { queues: own.enumerate().map(queue).collect(), next: AtomicUsize::new(0), warms_up }
+        Self { queues: own.map(queue).collect(), next: AtomicUsize::new(0) }
     }
 
     /// How many there are.
     pub(super) fn count(&self) -> usize {
         self.queues.iter().map(|queue| queue.sides.len()).sum()
-    }
-
-    /// Where a thread begins.
-    pub(super) fn start(&self) -> Option<usize> {
-        self.warms_up.then_some(0)
     }
 
     /// The next one for a thread that is at this block, and then at that of the meeting.

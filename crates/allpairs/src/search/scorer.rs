@@ -31,11 +31,10 @@ impl<'a> DenseScorer<'a> {
         let stride = screen.matrix.matrix.stride();
         let (own, other) = (vec![0.0; stride], vec![0.0; stride]);
         let margin = single::margin(screen.matrix.matrix.columns());
-        let closer = screen.scales().zip(margin).map(|(scales, margin)| {
-            // Sums in 16-bit integers count as looked at.
-            let reach = (Margin::sum_above(margin) + 2).max(screen.margin_of_words().reach());
-            Closer { scales, reach }
-        });
+        let closer = screen
+            .scales()
+            .zip(margin)
+            .map(|(scales, margin)| Closer { scales, reach: Margin::sum_above(margin) + 2 });
         Self { screen, own, held: None, other, closer }
     }
 

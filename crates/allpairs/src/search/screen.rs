@@ -4,14 +4,14 @@
 //! beforehand: if they turn out to be too many to be kept, blocks are done one after the other instead, each
 //! against all its partners. A share of which each pair is wanted for one row only is always done so.
 
-use super::blocks::{BLOCK_STEP, Block, Board, Hit, Side, Worker};
+use super::blocks::{BLOCK_STEP, Block, Board, Found, Hit, Side, Worker};
 use super::candidates::{Bench, room};
 use super::scorer::DenseScorer;
 use super::share::Share;
 use super::tiles::{ByteTiles, Tiles, WordTiles};
 use super::way::Way;
 use super::{Ended, NEIGHBOURS_UNDER_WAY, Search};
-use crate::bytes::{Sample, Scales};
+use crate::bytes::{FirstFloors, Scales};
 use crate::dense::DenseRows;
 use crate::machine::{Kernel, Vectors, bytes};
 use crate::neighbours::Neighbour;
@@ -38,10 +38,7 @@ pub(super) struct Screen<'a> {
     pub(super) share: &'a Share,
     pub(super) matrix: &'a DenseRows,
     way: Way,
-    /// How far sums in 16-bit integers are from true ones.
-    margin_of_words: Margin,
-    /// From which rows have their first floors in bytes.
-    sample: Option<Sample>,
+    first_floors: Option<FirstFloors>,
     pub(super) vectors: Vectors,
 }
 
@@ -52,10 +49,11 @@ impl<'a> Screen<'a> {
         matrix: &'a DenseRows,
         (margin, kernel): (Margin, Kernel),
     ) -> Self {
-        Self::by(search, share, matrix, (margin, Way::choose(search, share, matrix, kernel)))
+        let (way, first_floors) = Way::choose(search, share, matrix, kernel);
+        Self { first_floors, ..Self::by(search, share, matrix, (margin, way)) }
     }
 
-    /// A search in this way; the margin is that of 16-bit integers.
+    /// A search in this way, without first floors; the margin is that of 16-bit integers.
     pub(super) fn by(
         search: &'a Search<'a>,
         share: &'a Share,
@@ -63,38 +61,26 @@ impl<'a> Screen<'a> {
         (margin, way): (Margin, Way),
     ) -> Self {
         let lists = share.listed().iter().map(ExactSizeIterator::len).sum();
-        let board = |margin, loose| {
-            Board::new(search, margin, i32::MIN).with_room(room(lists, &search.selection, loose))
+        let (margin, loose) = match way {
+            Way::Words(_) => (margin, false),
+            Way::Bytes(..) => (Margin::of_bounds(), true),
         };
-        let margin_of_words = margin;
-        let board = match way {
-            Way::Words(_) => board(margin, false),
-            // A threshold is known from the beginning, and only rows with lists learn from the first block.
-            Way::Bytes(..) => {
-                let of_use = search.selection.top_k.is_some() && share.all_have_lists();
-                let board = board(Margin::of_bounds(), true);
-                if of_use { board.warming_up() } else { board }
-            }
-        };
-        let sample = match (&way, search.selection.top_k) {
-            (Way::Bytes(kernel, scales, _), Some(top_k)) => {
-                Sample::of((matrix, scales), *kernel, &search.others, top_k)
-            }
-            _ => None,
-        };
-        Self { board, share, matrix, way, margin_of_words, sample, vectors: Vectors::best() }
+        let board = Board::new(search, margin, i32::MIN).with_room(room(lists, &search.selection, loose));
+        Self { board, share, matrix, way, first_floors: None, vectors: Vectors::best() }
+    }
+
+    /// The same with these first floors.
+    #[cfg(test)]
+    pub(super) fn with_first_floors(self, first_floors: Option<FirstFloors>) -> Self {
+        Self { first_floors, ..self }
     }
 
     /// What the bytes of rows stand for, if they are compared in bytes.
     pub(super) fn scales(&self) -> Option<&Scales> {
         match &self.way {
             Way::Words(_) => None,
-            Way::Bytes(_, scales, _) => Some(scales),
+            Way::Bytes(_, scales) => Some(scales),
         }
-    }
-
-    pub(super) fn margin_of_words(&self) -> Margin {
-        self.margin_of_words
     }
 
     fn in_words(&self, limited: bool, kernel: Kernel) -> WorkerRoom<'_, WordTiles<'_>> {
@@ -130,12 +116,9 @@ impl<'a> Screen<'a> {
             Way::Words(kernel) => {
                 self.board.compare(share, size, &new_block, &|| self.in_words(true, *kernel))
             }
-            Way::Bytes(kernel, scales, words) => self.board.compare(share, size, &new_block, &|| MixedRoom {
-                screen: self,
-                words: *words,
-                in_words: None,
-                in_bytes: self.in_bytes(true, (*kernel, scales)),
-            }),
+            Way::Bytes(kernel, scales) => {
+                self.board.compare(share, size, &new_block, &|| self.in_bytes(true, (*kernel, scales)))
+            }
         };
         match blocks {
             _ if self.board.search.stopped() => Err(Ended::Stopped),
@@ -193,7 +176,7 @@ impl<'a> Screen<'a> {
     fn compare_whole(&self, rows: Range<usize>) -> Vec<Block> {
         match &self.way {
             Way::Words(kernel) => self.compare_by(rows, self.in_words(false, *kernel)),
-            Way::Bytes(kernel, scales, _) => self.compare_by(rows, self.in_bytes(false, (*kernel, scales))),
+            Way::Bytes(kernel, scales) => self.compare_by(rows, self.in_bytes(false, (*kernel, scales))),
         }
     }
 
@@ -216,12 +199,11 @@ impl<'a> Screen<'a> {
     fn block(&self, rows: Range<usize>) -> Block {
         // Zero rows score 0 with every row, which needs no search.
         let block = Block::new(rows.clone(), &self.board, |row| self.matrix.norms[row] > 0.0);
-        match (&self.sample, self.scales()) {
-            (Some(sample), Some(scales)) => {
-                let floors = sample.floors((self.matrix, scales), rows);
-                block.with_floors(floors.into_iter().map(|floor| self.board.margin.below(floor)))
+        match &self.first_floors {
+            Some(floors) => {
+                block.with_floors(floors.of(rows).iter().map(|floor| self.board.margin.below(*floor)))
             }
-            _ => block,
+            None => block,
         }
     }
 
@@ -320,12 +302,11 @@ impl<'a, T: Tiles> WorkerRoom<'a, T> {
             if i >= block_end || j >= side.end || i == j || (side.later_only && j < i) {
                 continue;
             }
-            if let Some(found) = self.tiles.found(sum, self.row_sums[row]) {
+            let found = Found::Sum(sum);
+            if sum > self.row_sums[row] {
                 self.hits.push(Hit { row: i as u32, column: j as u32, found });
             }
-            if side.mirror.is_some()
-                && let Some(found) = self.tiles.found(sum, self.column_sums[j - side.first])
-            {
+            if side.mirror.is_some() && sum > self.column_sums[j - side.first] {
                 self.mirrored_hits.push(Hit { row: j as u32, column: i as u32, found });
             }
         }
@@ -361,35 +342,6 @@ impl<T: Tiles> Worker for WorkerRoom<'_, T> {
             let end = side.end.min(first + size);
             self.tiles.pack_columns(first..end);
             self.compare(block, Side { first, end, ..side });
-        }
-    }
-}
-
-/// One thread's room to work in where the first block is compared in 16-bit integers and others in bytes.
-struct MixedRoom<'a> {
-    screen: &'a Screen<'a>,
-    words: Kernel,
-    /// Only while it is needed.
-    in_words: Option<WorkerRoom<'a, WordTiles<'a>>>,
-    in_bytes: WorkerRoom<'a, ByteTiles<'a>>,
-}
-
-impl Worker for MixedRoom<'_> {
-    /// Waits for what the block meets, which says how it is to be packed.
-    fn load(&mut self, _block: &Block) {}
-
-    fn meet(&mut self, block: &Block, side: Side) {
-        if side.warm_up {
-            let (screen, words) = (self.screen, self.words);
-            let tiles =
-                || WordTiles::new(screen.matrix, words, screen.vectors).among_bytes(screen.margin_of_words);
-            let room = self.in_words.get_or_insert_with(|| WorkerRoom::new(screen, true, tiles()));
-            room.load(block);
-            room.meet(block, side);
-        } else {
-            self.in_words = None;
-            self.in_bytes.load(block);
-            self.in_bytes.meet(block, side);
         }
     }
 }

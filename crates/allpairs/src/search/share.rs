@@ -68,11 +68,6 @@ impl Share {
         listed.into_iter().flat_map(|range| self.pieces(range)).collect()
     }
 
-    /// Whether all rows that are compared have lists here.
-    pub(super) fn all_have_lists(&self) -> bool {
-        self.symmetric || self.rectangles.is_empty()
-    }
-
     /// Pairs that are compared for each list on average.
     pub(super) fn pairs_of_a_list(&self) -> f64 {
         let own = self.own.len() as f64;

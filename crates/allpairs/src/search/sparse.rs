@@ -2,7 +2,9 @@
 
 mod by_row;
 mod frequent;
+mod fronts;
 mod prefix;
+mod scorer;
 mod screen;
 mod signature;
 mod turned;

@@ -1,6 +1,5 @@
 //! The two ways to compare dense rows: in 16-bit integers, or in bytes with half of the work and a wider margin.
 
-use super::blocks::Found;
 use crate::bytes::{ColumnPanels, RowPanels, Scales};
 use crate::dense::DenseRows;
 use crate::machine::{Kernel, Tile, Vectors, bytes};
@@ -17,9 +16,6 @@ pub(super) trait Tiles {
 
     /// The floor that only sums pass which are worth offering where this is the greatest that is not.
     fn floor(&self, sum: i32) -> Self::Floor;
-
-    /// What is found in a sum, if it is worth offering where this is the greatest sum that is not.
-    fn found(&self, sum: i32, floor: i32) -> Option<Found>;
 
     /// Rows of a tile.
     fn height(&self) -> usize;
@@ -43,8 +39,6 @@ pub(super) trait Tiles {
 /// Rows in 16-bit integers.
 pub(super) struct WordTiles<'a> {
     matrix: &'a DenseRows,
-    /// How far sums are from true ones, if the floors are for bounds in bytes.
-    reach: Option<i32>,
     kernel: Kernel,
     rows: Panels,
     columns: Panels,
@@ -54,13 +48,7 @@ pub(super) struct WordTiles<'a> {
 impl<'a> WordTiles<'a> {
     pub(super) fn new(matrix: &'a DenseRows, kernel: Kernel, vectors: Vectors) -> Self {
         let (rows, columns) = (Panels::new(vectors), Panels::new(vectors));
-        Self { matrix, reach: None, kernel, rows, columns, tile: Tile::new() }
-    }
-
-    /// The same in a search by bytes, where sums are off by the margin at most.
-    pub(super) fn among_bytes(mut self, margin: Margin) -> Self {
-        self.reach = Some(margin.reach());
-        self
+        Self { matrix, kernel, rows, columns, tile: Tile::new() }
     }
 }
 
@@ -68,13 +56,7 @@ impl Tiles for WordTiles<'_> {
     type Floor = i32;
 
     fn floor(&self, sum: i32) -> i32 {
-        // Nothing passes where nothing is looked for.
-        if sum == i32::MAX { sum } else { sum.saturating_sub(self.reach.unwrap_or(0)) }
-    }
-
-    fn found(&self, sum: i32, floor: i32) -> Option<Found> {
-        let found = if self.reach.is_some() { Found::CloseSum(sum) } else { Found::Sum(sum) };
-        (sum > self.floor(floor)).then_some(found)
+        sum
     }
 
     fn height(&self) -> usize {
@@ -124,10 +106,6 @@ impl Tiles for ByteTiles<'_> {
 
     fn floor(&self, sum: i32) -> f32 {
         Margin::short(sum)
-    }
-
-    fn found(&self, sum: i32, floor: i32) -> Option<Found> {
-        (sum > floor).then_some(Found::Sum(sum))
     }
 
     fn height(&self) -> usize {

@@ -5,7 +5,7 @@
 
 use super::Search;
 use super::share::Share;
-use crate::bytes::Scales;
+use crate::bytes::{FirstFloors, Scales, Wanted};
 use crate::dense::DenseRows;
 use crate::machine::{Kernel, Vectors, bytes};
 use crate::settings::Selection;
@@ -17,55 +17,59 @@ use std::ops::Range;
 const SAMPLED: usize = 32;
 const SAMPLED_OTHERS: usize = 2048;
 
-/// Nanoseconds that bytes save of a pair of rows, for each column. Measured with vectors of 512 bits on a Zen 5, as the others.
+/// Nanoseconds that a pair takes in bytes for each column, and saves by that. These and the others were measured with
+/// vectors of 512 bits on a Zen 5.
+const PAIR: f64 = 0.002;
 const SAVED: f64 = 0.0018;
-
-/// The part of all pairs that is compared in bytes: the first block is not.
-const IN_BYTES: f64 = 0.8;
 
 /// Nanoseconds that a closer look takes with what comes before it, and what each column adds.
 const LOOK: f64 = 10.0;
 const LOOK_COLUMN: f64 = 0.1;
 
-/// Closer looks for each neighbour that is asked for, taken while the floors are not high yet.
+/// The part of the pairs above a first floor that is looked at: the floor rises.
+const LOOKED_AT: f64 = 0.3;
+
+/// Closer looks for each neighbour that is asked for, taken while floors are not high yet, without first ones.
 const EARLY: f64 = 5.0;
 
-/// What is saved by as much more than what it costs is worth it: both are rough.
-const WORTH_IT: f64 = 1.3;
+/// Nanoseconds that a list takes besides its pairs for each neighbour that is asked for, without first floors.
+const LIST: f64 = 500.0;
+
+/// Nanoseconds that a round of finding first floors takes for each row, and what each column adds.
+const ROUND: f64 = 300.0;
+const ROUND_COLUMN: f64 = 0.6;
+
+/// The part of the time of a list that first floors may take.
+const BEFOREHAND: f64 = 0.3;
 
 /// How rows are compared.
 #[derive(Debug)]
 pub(super) enum Way {
     /// In 16-bit integers.
     Words(Kernel),
-    /// In bytes; with `top_k` the first block in 16-bit integers, whose sums need no closer look. While lists do not
-    /// know yet what is good enough, many pairs do.
-    Bytes(bytes::Kernel, Scales, Kernel),
+    /// In bytes.
+    Bytes(bytes::Kernel, Scales),
 }
 
 impl Way {
-    /// The one that promises to be faster; this kernel in 16-bit integers otherwise.
-    pub(super) fn choose(search: &Search, share: &Share, matrix: &DenseRows, words: Kernel) -> Self {
-        Self::bytes_if_faster(search, share, (matrix, words)).unwrap_or(Self::Words(words))
-    }
-
-    fn bytes_if_faster(
+    /// The one that promises to be faster, and the floors that rows begin with in either.
+    pub(super) fn choose(
         search: &Search,
         share: &Share,
-        (matrix, words): (&DenseRows, Kernel),
-    ) -> Option<Self> {
-        let kernel = bytes::Kernel::fast()?;
-        let columns = matrix.matrix.columns();
-        single::margin(columns).filter(|_| matrix.matrix.is_float32())?;
-        let saved = SAVED * IN_BYTES * columns as f64 * share.pairs_of_a_list();
-        let a_look = LOOK + LOOK_COLUMN * columns as f64;
-        let early = search.selection.top_k.map_or(0.0, |top_k| EARLY * top_k as f64 * a_look);
-        if saved <= early {
-            return None;
+        matrix: &DenseRows,
+        words: Kernel,
+    ) -> (Self, Option<FirstFloors>) {
+        let as_words = |floors| (Self::Words(words), floors);
+        let Some(kernel) = bytes::Kernel::fast().filter(|_| fits(matrix)) else { return as_words(None) };
+        let Some(scales) = Scales::measure(matrix) else { return as_words(None) };
+        let first = first_floors((search, share), (matrix, &scales), kernel);
+        let columns = matrix.matrix.columns() as f64;
+        let looks = expected_looks((search, share), (matrix, &scales), first.as_ref());
+        if SAVED * columns * share.pairs_of_a_list() > looks * (LOOK + LOOK_COLUMN * columns) {
+            (Self::Bytes(kernel, scales), first)
+        } else {
+            as_words(first)
         }
-        let scales = Scales::measure(matrix)?;
-        let looks = expected_looks(search, matrix, &scales);
-        (saved > WORTH_IT * (early + looks * a_look)).then_some(Self::Bytes(kernel, scales, words))
     }
 
     /// Bytes of a number of a packed row.
@@ -77,8 +81,28 @@ impl Way {
     }
 }
 
-/// About so many pairs of a row are not told from its neighbours by bytes.
-fn expected_looks(search: &Search, matrix: &DenseRows, scales: &Scales) -> f64 {
+/// Floors to begin with, as good as is worth the time.
+fn first_floors(
+    (search, share): (&Search, &Share),
+    matrix: (&DenseRows, &Scales),
+    kernel: bytes::Kernel,
+) -> Option<FirstFloors> {
+    let top_k = search.selection.top_k?;
+    let columns = matrix.0.matrix.columns() as f64;
+    let of_a_list = PAIR * columns * share.pairs_of_a_list() + LIST * top_k as f64;
+    let compared = FirstFloors::compared(top_k, kernel) as f64;
+    let of_a_round = ROUND + columns * (ROUND_COLUMN + PAIR * compared);
+    let rounds = (BEFOREHAND * of_a_list / of_a_round) as usize;
+    let (rows, others) = (&share.listed()[..], &search.others);
+    FirstFloors::find(matrix, kernel, Wanted { rows, others, top_k, rounds, stop: search.stop })
+}
+
+/// About so many pairs of a list are not told from its neighbours by bytes.
+fn expected_looks(
+    (search, share): (&Search, &Share),
+    (matrix, scales): (&DenseRows, &Scales),
+    first: Option<&FirstFloors>,
+) -> f64 {
     let sample = |range: &Range<usize>, count: usize| {
         range.clone().step_by((range.len() / count).max(1)).take(count).collect::<Vec<usize>>()
     };
@@ -92,16 +116,26 @@ fn expected_looks(search: &Search, matrix: &DenseRows, scales: &Scales) -> f64 {
         };
         let scores: Vec<(usize, f32)> = others.iter().filter_map(score).collect();
         let mut floor = threshold.unwrap_or(f32::NEG_INFINITY);
-        if top_k.is_some() {
+        match (first, top_k) {
+            (Some(first), _) => floor = floor.max(first.of(*row..*row + 1)[0]),
             // Of so few the best one is about as good as the last neighbour, or worse.
-            floor = scores.iter().fold(floor, |best, (_, score)| best.max(*score));
+            (None, Some(_)) => floor = scores.iter().fold(floor, |best, (_, score)| best.max(*score)),
+            (None, None) => {}
         }
         let is_near = |(other, score): &&(usize, f32)| *score + scales.margin(*row, *other) >= floor;
         scores.iter().filter(is_near).count()
     };
-    let looks: usize = rows.par_iter().map(looks_of).sum();
-    // The best one of a sample stands for so many rows, but not for more than are wanted.
-    let stands_for = search.others.len() as f64 / others.len().max(1) as f64;
-    let stands_for = top_k.map_or(stands_for, |top_k| stands_for.min(top_k as f64));
-    looks as f64 / rows.len().max(1) as f64 * stands_for
+    let looks = rows.par_iter().map(looks_of).sum::<usize>() as f64 / rows.len().max(1) as f64;
+    let met = (2.0 * share.pairs_of_a_list()).min(search.others.len() as f64) / others.len().max(1) as f64;
+    match (first, top_k) {
+        (Some(_), _) => looks * met * LOOKED_AT,
+        // The best one of a sample stands for so many rows, but not for more than are wanted.
+        (None, Some(top_k)) => looks * met.min(top_k as f64) + EARLY * top_k as f64,
+        (None, None) => looks * met,
+    }
+}
+
+/// Whether rows can be compared in bytes and looked at in float32.
+fn fits(matrix: &DenseRows) -> bool {
+    matrix.matrix.is_float32() && single::margin(matrix.matrix.columns()).is_some()
 }

@@ -110,7 +110,7 @@ impl SparseFile {
         if columns > MOST_COLUMNS {
             return Err(FileProblem::TooManyColumns { columns, most: MOST_COLUMNS });
         }
-        let offsets = checked_offsets(&indptr, values.len())?;
+        let offsets = checked_offsets(indptr, values.len())?;
         let end = offsets.last().copied().unwrap_or(0);
         if let Some((at, column)) = indices.wrong.filter(|(at, _)| *at < end) {
             let row = offsets[1..].partition_point(|end| *end <= at) as u64;
@@ -134,7 +134,7 @@ impl SparseFile {
     }
 }
 
-fn checked_offsets(indptr: &[i64], entries: usize) -> Result<Vec<usize>, FileProblem> {
+fn checked_offsets(indptr: Vec<i64>, entries: usize) -> Result<Vec<usize>, FileProblem> {
     let entries = entries as u64;
     let fits = |offset: i64| u64::try_from(offset).is_ok_and(|offset| offset <= entries);
     let wrong = |ends: &[i64]| !(fits(ends[0]) && fits(ends[1]) && ends[0] <= ends[1]);
@@ -150,7 +150,7 @@ fn checked_offsets(indptr: &[i64], entries: usize) -> Result<Vec<usize>, FilePro
     if indptr.len() < 2 {
         return Ok(vec![0]);
     }
-    Ok(indptr.iter().map(|offset| *offset as usize).collect())
+    Ok(indptr.into_iter().map(|offset| offset as usize).collect())
 }
 
 /// A value as it is kept.

@@ -133,6 +133,17 @@ impl<'a> Row<'a> {
         }
     }
 
+    /// Dot product with a row that is spread out, added up in some order.
+    #[inline]
+    pub(super) fn dot_in_any_order(self, spread: &[f64]) -> f64 {
+        match (self.columns, self.values) {
+            (RowColumns::Short(columns), RowValues::Short(values)) => dot(columns, values, spread),
+            (RowColumns::Short(columns), RowValues::Long(values)) => dot(columns, values, spread),
+            (RowColumns::Long(columns), RowValues::Short(values)) => dot(columns, values, spread),
+            (RowColumns::Long(columns), RowValues::Long(values)) => dot(columns, values, spread),
+        }
+    }
+
     /// Hands over column and value of each entry, in the order of the columns as the file numbers them.
     #[inline]
     pub(crate) fn for_each(self, take: impl FnMut(usize, f64)) {
@@ -143,6 +154,19 @@ impl<'a> Row<'a> {
             (RowColumns::Long(columns), RowValues::Long(values)) => each(columns, values, take),
         }
     }
+}
+
+/// Products with a row that is spread out, added up with accumulators that take turns.
+#[inline]
+fn dot<C: Copy + Into<u32>, V: Copy + Into<f64>>(columns: &[C], values: &[V], spread: &[f64]) -> f64 {
+    let product = |column: C, value: V| value.into() * spread[column.into() as usize];
+    let ((columns, last), (values, last_values)) = (columns.as_chunks::<4>(), values.as_chunks::<4>());
+    let mut sums = [0.0; 4];
+    for (columns, values) in columns.iter().zip(values) {
+        sums = std::array::from_fn(|at| sums[at] + product(columns[at], values[at]));
+    }
+    let last = last.iter().zip(last_values).map(|(column, value)| product(*column, *value));
+    sums.iter().sum::<f64>() + last.sum::<f64>()
 }
 
 /// All pieces as one, written by all threads.

@@ -138,25 +138,6 @@ impl LimitedList<'_> {
         (self.all() == self.places.len()).then(|| self.shorten(row, bench, scorer))
     }
 
-    pub(super) fn offer_close(
-        &mut self,
-        row: usize,
-        candidate: Candidate,
-        bench: &mut Bench,
-        scorer: &mut impl Scorer,
-    ) -> Option<i32> {
-        if !self.is_open_to(candidate.column) {
-            return None;
-        }
-        // In front of those that were not looked at.
-        let (looked_at, all) = (self.looked_at(), self.all());
-        self.places[all] = self.places[looked_at];
-        self.places[looked_at] = candidate.stored();
-        self.filled.looked_at += 1;
-        self.filled.all += 1;
-        (self.all() == self.places.len()).then(|| self.shorten(row, bench, scorer))
-    }
-
     pub(super) fn offer_scored(&mut self, neighbour: Neighbour, margin: Margin) -> Option<i32> {
         if !self.is_open_to(neighbour.column) {
             return None;

@@ -48,7 +48,9 @@ impl Frequent {
         let rests: Vec<f32> =
             (0..weights.rows()).into_par_iter().map(|row| rest(weights, row, first)).collect();
         let signatures = if first < weights.columns() {
-            Groups::new(weights, first).long(weights, |row| rests[row])
+            let groups = Groups::from(first, weights.shares());
+            let signature = |row: usize| groups.signature(weights, row, rests[row]);
+            (0..weights.rows()).into_par_iter().map(signature).collect()
         } else {
             Vec::new()
         };

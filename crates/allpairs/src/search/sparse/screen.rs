@@ -2,19 +2,18 @@
 //!
 //! The rows of a block are turned by columns, so that one row of the other side meets all rows of the block that share a
 //! column with it. By *sums*, it adds its products to those of these rows, whose sums fit the first cache, and a bound
-//! stands for the frequent columns. By *signatures*, for high thresholds, it meets the rows of few columns and compares
-//! a bound at once.
+//! stands for the frequent columns. By *signatures*, for high thresholds, it meets the rows of few columns, compares a
+//! bound at once, and adds up the products of the few pairs that pass.
 
-use super::by_row::ByRow;
 use super::frequent::{COMPARED, Frequent};
 use super::prefix::Prefixes;
+use super::scorer::SparseScorer;
 use super::signature::{LongSignature, unsigned};
 use super::turned::{Kept, Turned};
 use super::weights::Weights;
-use crate::machine::{Limits, SIGNATURES_TOGETHER, ShortRows, Vectors};
+use crate::machine::{Limits, SIGNATURES_TOGETHER, Vectors};
 use crate::neighbours::Neighbour;
 use crate::quantised::Margin;
-use crate::score::score;
 use crate::search::blocks::{Block, Board, Found, Hit, Side, Worker};
 use crate::search::candidates::{Bench, Scorer};
 use crate::search::share::Share;
@@ -25,8 +24,8 @@ use crate::sparse::SparseRows;
 /// Rows of a block: their sums take a first-level cache, or most of it.
 const BLOCK_ROWS: usize = 8192;
 
-/// Rows of a block that are known by signatures: these take half of a second-level cache.
-const SIGNATURE_ROWS: usize = 1 << 14;
+/// Rows of a block that are known by signatures: these take a second-level cache.
+const SIGNATURE_ROWS: usize = 1 << 15;
 
 /// Blocks for each thread, at least: they meet in pieces, so that few are enough to even out their times.
 const BLOCKS_OF_THREAD: usize = 2;
@@ -42,9 +41,9 @@ const STOP_STEP: usize = 256;
 
 /// A search over a sparse matrix.
 pub(in crate::search) struct SparseScreen<'a> {
-    board: Board<'a>,
-    share: &'a Share,
-    matrix: &'a SparseRows,
+    pub(super) board: Board<'a>,
+    pub(super) share: &'a Share,
+    pub(super) matrix: &'a SparseRows,
     weights: Weights<'a>,
     way: Way,
     vectors: Vectors,
@@ -153,63 +152,6 @@ impl<'a> SparseScreen<'a> {
     }
 }
 
-/// Scores pairs of sparse rows.
-struct SparseScorer<'a> {
-    screen: &'a SparseScreen<'a>,
-    /// The row at hand, spread out over all used columns.
-    spread: Vec<f64>,
-    held: Option<usize>,
-    by_row: Option<ByRow<'a>>,
-}
-
-impl<'a> SparseScorer<'a> {
-    fn new(screen: &'a SparseScreen<'a>) -> Self {
-        Self { screen, spread: vec![0.0; screen.matrix.used_columns()], held: None, by_row: None }
-    }
-
-    fn hold(&mut self, row: usize) {
-        if let Some(held) = self.held {
-            self.screen.matrix.clear(held, &mut self.spread);
-        }
-        self.screen.matrix.spread(row, &mut self.spread);
-        self.held = Some(row);
-    }
-}
-
-impl Scorer for SparseScorer<'_> {
-    fn score(&mut self, row: usize, other: usize) -> f32 {
-        if self.held != Some(row) {
-            self.hold(row);
-        }
-        let matrix = self.screen.matrix;
-        score(matrix.dot(other, &self.spread), matrix.norms[row], matrix.norms[other])
-    }
-
-    fn margin(&self) -> Margin {
-        self.screen.board.margin
-    }
-
-    /// Of scores that may be zero or less, none was looked at: if some of them belong to the list, the row is done
-    /// anew by itself.
-    fn complete(&mut self, row: usize, neighbours: &mut Vec<Neighbour>) {
-        let (search, share) = (self.screen.board.search, self.screen.share);
-        let selection = &search.selection;
-        let margin = self.screen.board.margin;
-        let sees_all = match (selection.threshold, selection.top_k) {
-            (Some(threshold), _) if margin.is_positive(threshold) => true,
-            // They are in the order of their scores.
-            (_, Some(top_k)) => neighbours
-                .get(top_k - 1)
-                .is_some_and(|neighbour| neighbour.similarity > margin.surely_positive()),
-            (_, None) => false,
-        };
-        if !sees_all {
-            let by_row = self.by_row.get_or_insert_with(|| ByRow::new(self.screen.matrix));
-            *neighbours = by_row.neighbours(row, &share.partners(row), selection);
-        }
-    }
-}
-
 /// As many sums as places of 16 bits count, so that none needs a check; each vector of them in one line of the cache.
 #[repr(align(64))]
 struct Sums([f32; 1 << 16]);
@@ -232,7 +174,7 @@ struct Room<'a> {
 
 /// What is needed besides for one way or the other.
 enum Means {
-    Signatures(ShortRows),
+    Signatures,
     Sums {
         /// The sums of a block's rows; all zero between two rows of the other side.
         sums: Box<Sums>,
@@ -247,7 +189,7 @@ enum Means {
 impl<'a> Room<'a> {
     fn new(screen: &'a SparseScreen<'a>) -> Self {
         let means = match screen.way {
-            Way::Signatures(_) => Means::Signatures(ShortRows::new()),
+            Way::Signatures(_) => Means::Signatures,
             Way::Sums(_) => Means::Sums {
                 sums: Box::new(Sums([0.0; 1 << 16])),
                 limits: Limits::default(),
@@ -270,7 +212,11 @@ impl<'a> Room<'a> {
         }
     }
 
+    /// Loads the floors of a block, if all of them are compared with sums.
     fn load_floors(&mut self, block: &Block) {
+        if matches!(self.means, Means::Signatures) {
+            return;
+        }
         self.floors.resize(block.rows.len(), i32::MAX);
         block.load_floors(0, &mut self.floors);
         if let Means::Sums { limits, .. } = &mut self.means {
@@ -292,11 +238,14 @@ impl<'a> Room<'a> {
         let counts = |at: u16| usize::from(at) < shown && row(at) != other;
         self.passed.clear();
         match (&self.screen.way, &mut self.means) {
-            (Way::Signatures(prefixes), Means::Signatures(rows)) => {
-                sift(self.screen, (other, prefixes), (&self.turned, rows), &mut self.passed);
-                let one = unsigned(&prefixes.long_signatures[other]);
-                let product = |at| self.screen.vectors.product(&one, &prefixes.long_signatures[row(at)]);
-                self.passed.retain(|at| counts(*at) && product(*at) >= prefixes.least);
+            (Way::Signatures(prefixes), Means::Signatures) => {
+                sift(self.screen, (other, prefixes), (&self.turned, block.rows.start), &mut self.passed);
+                let scorer = &mut self.scorer;
+                let mut may_exceed = |row: usize| {
+                    let floor = floor.min(floor_of(block, row - block.rows.start));
+                    scorer.may_exceed(floor, (other, row))
+                };
+                self.passed.retain(|at| counts(*at) && may_exceed(row(*at)));
             }
             (Way::Sums(frequent), Means::Sums { sums, limits, signatures, above, promising }) => {
                 above.clear();
@@ -317,7 +266,7 @@ impl<'a> Room<'a> {
         }
         for at in 0..self.passed.len() {
             let place = self.turned.order[usize::from(self.passed[at])];
-            let floors = (Margin::short(self.floors[usize::from(place)]), floor);
+            let floors = (floor_of(block, usize::from(place)), floor);
             self.note(block.rows.start + usize::from(place), other, floors);
         }
     }
@@ -352,16 +301,24 @@ impl<'a> Room<'a> {
     }
 }
 
-/// Passes the rows that share a column of their prefixes and may reach the threshold by their short signatures.
+/// The floor of a row of the block at the moment.
+fn floor_of(block: &Block, at: usize) -> f32 {
+    let mut floor = [i32::MAX];
+    block.load_floors(at, &mut floor);
+    Margin::short(floor[0])
+}
+
+/// Passes the rows that share a column of their prefixes and may reach the threshold by their signatures.
 fn sift(
     screen: &SparseScreen,
     (other, prefixes): (usize, &Prefixes),
-    (turned, rows): (&Turned, &ShortRows),
+    (turned, first): (&Turned, usize),
     passed: &mut Vec<u16>,
 ) {
-    let one = unsigned(&prefixes.signatures[other]);
+    let one = unsigned(&prefixes.signatures.rows()[other]);
     prefixes.of_row(other, |column| {
-        screen.vectors.pass_rows((&one, prefixes.least), (turned.places(column), rows), passed);
+        let places = (turned.places(column), &prefixes.signatures, first);
+        screen.vectors.pass_rows((&one, prefixes.least), places, passed);
     });
     passed.sort_unstable();
     passed.dedup();
@@ -417,10 +374,7 @@ impl Worker for Room<'_> {
         self.turned.order.clear();
         self.turned.order.extend(0..block.rows.len() as u16);
         let kept = match (&screen.way, &mut self.means) {
-            (Way::Signatures(prefixes), Means::Signatures(rows)) => {
-                rows.set(&prefixes.signatures[block.rows.clone()]);
-                Kept::Places(SIGNATURES_TOGETHER)
-            }
+            (Way::Signatures(_), _) => Kept::Places(SIGNATURES_TOGETHER),
             (Way::Sums(frequent), Means::Sums { limits, signatures, .. }) => {
                 let rests = &frequent.rests[block.rows.clone()];
                 let rest = |at: &u16| rests[usize::from(*at)];
@@ -467,6 +421,8 @@ impl Worker for Room<'_> {
             }
         }
         self.hand_hits(block, side.mirror);
-        self.turned.show_all();
+        if side.later_only {
+            self.turned.show_all();
+        }
     }
 }

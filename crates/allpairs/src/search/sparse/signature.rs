@@ -4,7 +4,7 @@
 //! Cauchy and Schwarz in each group, the product of two signatures is not below what the groups add to their score.
 
 use super::weights::Weights;
-use crate::machine::{LONG_SIGNATURE, SIGNATURE};
+use crate::machine::LONG_SIGNATURE;
 use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,33 +12,27 @@ use std::collections::BinaryHeap;
 /// What the given length becomes.
 pub(super) const UNIT: f64 = 127.0;
 
-/// What a square of 1 adds to the share of its column: 2³² rows of them fit 64 bits.
-const ONE: f32 = (1u64 << 31) as f32;
-
-pub(super) type Signature = [i8; SIGNATURE];
-
 pub(super) type LongSignature = [i8; LONG_SIGNATURE];
 
-/// Squares of the norms of a row in the groups.
-type Squares = [f32; LONG_SIGNATURE];
-
-/// Columns in groups that have about the same share of all rows.
+/// Columns in `N` groups that have about the same share of all rows.
 #[derive(Debug)]
-pub(super) struct Groups {
+pub(super) struct Groups<const N: usize> {
     first: usize,
     /// The group of each column from the first one on.
     of_columns: Vec<u8>,
 }
 
-impl Groups {
-    /// Groups of the columns from this one on.
-    pub(super) fn new(weights: Weights, first: usize) -> Self {
-        let mut shares = weights.sums(|row, shares| {
-            weights.row(row, |column, weight| shares[column] += (weight * weight * ONE) as u64);
-        });
+impl<const N: usize> Groups<N> {
+    /// Groups of all columns, given their shares.
+    pub(super) fn new(shares: Vec<u64>) -> Self {
+        Self::from(0, shares)
+    }
+
+    /// Groups of the columns from this one on, given the shares of all.
+    pub(super) fn from(first: usize, mut shares: Vec<u64>) -> Self {
         let mut order: Vec<(Reverse<u64>, usize)> = shares.drain(first..).map(Reverse).zip(0..).collect();
         order.par_sort_unstable();
-        let mut groups: BinaryHeap<_> = (0..LONG_SIGNATURE as u8).map(|group| Reverse((0, group))).collect();
+        let mut groups: BinaryHeap<_> = (0..N as u8).map(|group| Reverse((0, group))).collect();
         let mut of_columns = vec![0; order.len()];
         for (Reverse(share), column) in order {
             // There is always a least one.
@@ -50,38 +44,23 @@ impl Groups {
         Self { first, of_columns }
     }
 
-    fn squares(&self, weights: Weights, row: usize) -> Squares {
-        let mut squares = [0.0; LONG_SIGNATURE];
+    /// Squares of the norms of a row in the groups.
+    fn squares(&self, weights: Weights, row: usize) -> [f32; N] {
+        let mut squares = [0.0; N];
         weights.row(row, |column, weight| {
             if let Some(group) = column.checked_sub(self.first).and_then(|at| self.of_columns.get(at)) {
-                squares[usize::from(*group) % LONG_SIGNATURE] += weight * weight;
+                squares[usize::from(*group) % N] += weight * weight;
             }
         });
         squares
     }
 
-    /// Short and long signatures of all rows; [`UNIT`] is their norm.
-    pub(super) fn both(&self, weights: Weights) -> (Vec<Signature>, Vec<LongSignature>) {
-        let of_row = |row: usize| {
-            let squares = self.squares(weights, row);
-            let unit = unit(weights, row, 1.0);
-            // Two groups are one of the short signature.
-            let (pairs, _) = squares.as_chunks::<2>();
-            let both: [f32; SIGNATURE] = std::array::from_fn(|at| pairs[at][0] + pairs[at][1]);
-            (rounded_up(&both, unit), rounded_up(&squares, unit))
-        };
-        let (mut short, mut long) = (Vec::new(), Vec::new());
-        (0..weights.rows()).into_par_iter().map(of_row).unzip_into_vecs(&mut short, &mut long);
-        (short, long)
-    }
-
-    /// Long signatures of all rows, of which `length` becomes [`UNIT`].
-    pub(super) fn long(&self, weights: Weights, length: impl Fn(usize) -> f32 + Sync) -> Vec<LongSignature> {
-        let of_row = |row: usize| match length(row) {
-            0.0 => [0; LONG_SIGNATURE],
-            length => rounded_up(&self.squares(weights, row), unit(weights, row, length)),
-        };
-        (0..weights.rows()).into_par_iter().map(of_row).collect()
+    /// The signature of a row, of which `length` becomes [`UNIT`].
+    pub(super) fn signature(&self, weights: Weights, row: usize, length: f32) -> [i8; N] {
+        if length == 0.0 {
+            return [0; N];
+        }
+        rounded_up(&self.squares(weights, row), unit(weights, row, length))
     }
 }
 

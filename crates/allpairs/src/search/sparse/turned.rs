@@ -24,7 +24,7 @@ pub(super) struct Turned {
 /// What is kept of a row for each column of its front.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
-    /// Its place; the rows of each column are filled up to a multiple of this, a power of two, with [`ShortRows::ZERO`].
+    /// Its place; the rows of each column are filled up to a multiple of this, a power of two, with [`ShortRows::NONE`].
     Places(usize),
     /// Its place and its weight.
     Weights,
@@ -51,7 +51,7 @@ impl Turned {
             all += std::mem::replace(offset, all).next_multiple_of(step);
         }
         self.places.clear();
-        self.places.resize(all, ShortRows::ZERO);
+        self.places.resize(all, ShortRows::NONE);
         if kept == Kept::Weights {
             self.weights.resize(all, 0.0);
         }

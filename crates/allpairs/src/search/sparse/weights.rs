@@ -53,20 +53,30 @@ impl Weights<'_> {
         (0..self.rows()).step_by(self.rows().div_ceil(wanted).max(1)).collect()
     }
 
-    /// For each column a sum over all rows, to which `add` adds what one row is worth. Whole numbers, since their sum is
-    /// the same however many threads there are.
-    pub(super) fn sums(self, add: impl Fn(usize, &mut [u64]) + Sync) -> Vec<u64> {
+    /// For each column its share in all rows. Whole numbers, since their sum is the same however many threads there are.
+    pub(super) fn shares(self) -> Vec<u64> {
         let piece = self.rows().div_ceil(rayon::current_num_threads()).max(1);
         let of_piece = |first: usize| {
-            let mut sums = vec![0; self.columns()];
-            (first..self.rows().min(first + piece)).for_each(|row| add(row, &mut sums));
-            sums
+            let mut shares = vec![0; self.columns()];
+            for row in first..self.rows().min(first + piece) {
+                self.row(row, |column, weight| shares[column] += share(weight));
+            }
+            shares
         };
         let pieces: Vec<usize> = (0..self.rows()).step_by(piece).collect();
-        let sums = pieces.into_par_iter().map(of_piece).reduce_with(|mut one: Vec<u64>, other| {
+        let shares = pieces.into_par_iter().map(of_piece).reduce_with(|mut one: Vec<u64>, other| {
             one.iter_mut().zip(other).for_each(|(one, other)| *one += other);
             one
         });
-        sums.unwrap_or_default()
+        shares.unwrap_or_default()
     }
+}
+
+/// What a weight adds to the share of its column.
+#[inline]
+pub(super) fn share(weight: f32) -> u64 {
+    /// What a square of 1 adds: 2³² rows of them fit 64 bits.
+    const ONE: f32 = (1u32 << 31) as f32;
+    // By way of a number with a sign, which machines convert faster.
+    ((weight * weight * ONE) as i64).cast_unsigned()
 }

@@ -75,7 +75,7 @@ impl Scale {
             largest = std::array::from_fn(|lane| largest[lane].max(values[lane].abs()));
         }
         let largest = rest.iter().chain(&largest).fold(0.0f64, |largest, value| largest.max(value.abs()));
-        let step = (largest / (LARGEST * norm)) as f32;
+        let step = Self::step(largest, norm);
         let factor = Self { step, error: 0.0 }.factor(norm);
         let square = |value: f64| {
             let product = value * factor;
@@ -87,6 +87,26 @@ impl Scale {
             squares = std::array::from_fn(|lane| squares[lane] + square(values[lane]));
         }
         let squares: f64 = squares.iter().sum::<f64>() + rest.iter().map(|value| square(*value)).sum::<f64>();
+        Self::with_squares(step, squares)
+    }
+
+    /// The same for a row that is stored in float32, little-endian.
+    fn of_stored(vectors: Vectors, stored: &[[u8; 4]], norm: f64) -> Self {
+        if norm == 0.0 {
+            return Self::default();
+        }
+        let step = Self::step(f64::from(vectors.largest_stored(stored)), norm);
+        let factor = Self { step, error: 0.0 }.factor(norm);
+        Self::with_squares(step, vectors.rounded_off(stored, factor))
+    }
+
+    /// The step of a row with this largest number and norm.
+    fn step(largest: f64, norm: f64) -> f32 {
+        (largest / (LARGEST * norm)) as f32
+    }
+
+    /// A scale by what rounding moves numbers by, the squares of which have this sum.
+    fn with_squares(step: f32, squares: f64) -> Self {
         let error = f64::from(step) * squares.sqrt();
         let error = error * (1.0 + 2f64.powi(-12)) + 2f64.powi(-20);
         Self { step, error: (error as f32).next_up() }
@@ -121,10 +141,18 @@ impl Scales {
         let stride = matrix.matrix.stride();
         let mut of_rows = vec![Scale::default(); matrix.norms.len()];
         let blocks = of_rows.par_chunks_mut(MEASURED_ROWS).enumerate();
+        let vectors = Vectors::best();
         blocks.for_each_init(
             || vec![0.0; MEASURED_ROWS * stride],
             |read, (block, scales)| {
                 let first = block * MEASURED_ROWS;
+                if (first..first + scales.len()).all(|row| matrix.stored_row(row).is_some()) {
+                    for (row, scale) in (first..).zip(scales) {
+                        let stored = matrix.stored_row(row).unwrap_or_default();
+                        *scale = Scale::of_stored(vectors, stored, matrix.norms[row]);
+                    }
+                    return;
+                }
                 matrix.read(first..first + scales.len(), read);
                 for (at, (scale, row)) in scales.iter_mut().zip(read.chunks_exact(stride)).enumerate() {
                     *scale = Scale::of(row, matrix.norms[first + at]);

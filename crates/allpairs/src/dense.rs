@@ -193,6 +193,12 @@ impl DenseMatrix {
         self.files.iter().filter(|file| file.rows > 0).all(DenseFile::is_float32)
     }
 
+    /// A row as it is stored, if that is float32 and little-endian.
+    pub(crate) fn stored_row(&self, row: usize) -> Option<&[[u8; 4]]> {
+        let file = self.file_of(row);
+        self.files[file].stored_row(row - self.starts[file])
+    }
+
     /// Whether squares of the numbers of a row can over- or underflow in float64.
     pub(crate) fn needs_scaling(&self, row: usize) -> bool {
         self.files[self.file_of(row)].encoding.element.needs_scaling()
@@ -231,8 +237,7 @@ pub(crate) struct DenseRows {
 impl DenseRows {
     /// A row as it is stored, if that is float32 and little-endian; it is scored as it is.
     pub(crate) fn stored_row(&self, row: usize) -> Option<&[[u8; 4]]> {
-        let file = self.matrix.file_of(row);
-        self.matrix.files[file].stored_row(row - self.matrix.starts[file])
+        self.matrix.stored_row(row)
     }
 
     /// Reads rows as they are scored: scaled, [`DenseMatrix::stride`] numbers each.

@@ -5,6 +5,7 @@ pub(crate) mod bytes;
 mod exact;
 mod float;
 mod lanes;
+mod look;
 mod pack;
 mod scores;
 mod sift;
@@ -15,7 +16,7 @@ mod vectors;
 pub(crate) use exact::prefetch;
 pub(crate) use float::FloatKernel;
 pub(crate) use lanes::Limits;
-pub(crate) use pack::{NUMBERED, rounded};
+pub(crate) use pack::{NUMBERED, lost_by_rounding};
 pub(crate) use scores::{BINS, COUNTED_TOGETHER, PAIR_SHIFT, Pairs, bin};
 pub(crate) use sift::{
     LONG as LONG_SIGNATURE, ShortRows, TOGETHER as SIGNATURES_TOGETHER, WIDTH as SIGNATURE,
@@ -44,4 +45,18 @@ pub(crate) fn map_file(path: &Path) -> io::Result<memmap2::Mmap> {
 pub(crate) fn let_go(map: &memmap2::Mmap) -> io::Result<()> {
     // SAFETY: the map is of a file and was never written to, so that nothing is lost.
     unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) }
+}
+
+/// Has the allocator return large buffers to the system as soon as they are free, in the whole process. It would learn
+/// from each that is freed to keep what is as large for later, and what comparing took would add to what writing takes.
+pub(crate) fn return_large_buffers() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        /// Bytes from which on a buffer is large: what the allocator begins with.
+        const LARGE: libc::c_int = 128 << 10;
+        // SAFETY: it sets a number within the allocator and may be called at any time.
+        unsafe {
+            libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+        }
+    }
 }

@@ -112,6 +112,13 @@ impl Matrix {
         }
     }
 
+    /// Lets go of the memory that mapped files take; what is needed again is read again.
+    pub(crate) fn let_go(&self) {
+        if let Self::Dense(rows) = self {
+            rows.matrix.let_go();
+        }
+    }
+
     /// Norm of each row, 0 for a zero row and only for one.
     pub(crate) fn norms(&self) -> &[f64] {
         match self {

@@ -6,7 +6,7 @@
 //! `S²(1 + E)²`, which is checked to fit 32 bits.
 
 use crate::dense::DenseRows;
-use crate::machine::{Vectors, rounded};
+use crate::machine::{Vectors, lost_by_rounding};
 use crate::score::LANES;
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ fn factor(norm: f64) -> f64 {
 pub(crate) fn error(row: &[f64], norm: f64) -> f64 {
     let factor = factor(norm);
     let square = |value: f64| {
-        let off = value * factor - f64::from(rounded(value, factor));
+        let off = lost_by_rounding(value, factor);
         off * off
     };
     let (whole, rest) = row.as_chunks::<LANES>();
@@ -32,6 +32,11 @@ pub(crate) fn error(row: &[f64], norm: f64) -> f64 {
     }
     let rest = rest.iter().map(|value| square(*value)).sum::<f64>();
     (squares.iter().sum::<f64>() + rest).sqrt() / SCALE
+}
+
+/// `|e|` of a row that is stored in float32, little-endian.
+pub(crate) fn error_of_stored(row: &[[u8; 4]], norm: f64, vectors: Vectors) -> f64 {
+    vectors.lost_by_rounding(row, factor(norm)).iter().sum::<f64>().sqrt() / SCALE
 }
 
 /// Translates between sums of integers and scores.

@@ -30,8 +30,7 @@ pub struct TrainReport {
     pub pairs: u64,
     /// Rows of this host whose entries are all zero. They score 0 with every row.
     pub zero_rows: ZeroRows,
-    /// Rows of the whole matrix (and the query) that equal an earlier one: their 128-bit hashes, of their numbers as
-    /// float64, are equal.
+    /// Rows of the whole matrix (and the query) that equal an earlier one: their 128-bit hashes are equal.
     pub duplicate_rows: u64,
     /// Rows of the whole matrix (and the query) that had norm 1, to a millionth, as they came.
     pub unit_rows: u64,
@@ -52,7 +51,7 @@ pub struct TrainReport {
     pub compared_pairs_per_second: f64,
     /// Threads used.
     pub threads: u64,
-    /// Multiplications and additions of float32 a second of these threads, in 10⁹, measured in 20 ms after the work.
+    /// Multiplications and additions of float32 a second of these threads, in 10⁹, measured in 1 ms after the work.
     /// `None` for work of less than 0.2 s.
     pub peak_gflops: Option<f64>,
     /// What comparing all pairs one by one takes, two operations a column, by what the machine can do in that time.

@@ -2,7 +2,7 @@
 
 use crate::checkpoint::{Blocks, CheckpointError, Checkpoints};
 use crate::full::Full;
-use crate::machine::FloatKernel;
+use crate::machine::{FloatKernel, return_large_buffers};
 use crate::matrix::{Loaded, Matrix};
 use crate::output::{Layout, PairWriter, PartError};
 use crate::problem::MatrixError;
@@ -189,6 +189,7 @@ fn check_host(input: &TrainInput) -> Result<(), TrainError> {
 /// Whatever keeps the result from being complete; no file of the result's name is left or changed then.
 pub fn pairs(input: &PairsInput) -> Result<TrainReport, TrainError> {
     let started = Instant::now();
+    return_large_buffers();
     if input.query.is_some() {
         input.settings.check_query()?;
     }
@@ -256,7 +257,9 @@ fn write_part(input: &PairsInput, loaded: &Loaded, rows: Range<usize>) -> Result
     let work = Work { loaded, selection, listing, mutual, partial, rows, blocks, stop, progress, note };
     let mut writer = PairWriter::create(input.part, &layout)?;
     let tally = work.run(&mut writer)?;
-    writer.finish()?;
+    // Unmapping a large matrix takes as long as completing the file does.
+    let (finished, ()) = rayon::join(|| writer.finish(), || loaded.matrix.let_go());
+    finished?;
     Ok(tally)
 }
 
@@ -273,17 +276,20 @@ fn work_of_a_pair(loaded: &Loaded) -> u64 {
 /// Work that takes less time says nothing about the machine.
 const WORTH_A_PROBE: Duration = Duration::from_millis(200);
 
-/// Operations on float32 a second that all threads of the current pool can do.
+/// Operations on float32 a second that all threads of the current pool can do: each by its fastest stretch, since
+/// somebody else may have the CPU for the others.
 fn peak_flops() -> f64 {
-    const LONG_ENOUGH: Duration = Duration::from_millis(4);
+    const LONG_ENOUGH: Duration = Duration::from_millis(1);
     const ROUNDS: usize = 20;
     let Some(kernel) = FloatKernel::available().first().copied() else { return 0.0 };
     let of_each = rayon::broadcast(|_| {
-        let (started, mut operations) = (Instant::now(), 0);
+        let (started, mut fastest) = (Instant::now(), 0.0f64);
         while started.elapsed() < LONG_ENOUGH {
-            operations += kernel.spin(ROUNDS);
+            let before = Instant::now();
+            let operations = kernel.spin(ROUNDS);
+            fastest = fastest.max(operations as f64 / before.elapsed().as_secs_f64());
         }
-        operations as f64 / started.elapsed().as_secs_f64()
+        fastest
     });
     of_each.iter().sum()
 }

@@ -17,7 +17,7 @@
 
 use super::{ColumnPanels, RowPanels, Scales};
 use crate::dense::DenseRows;
-use crate::machine::bytes::Kernel;
+use crate::machine::bytes::{Kernel, MOST_ROWS};
 use crate::machine::{NUMBERED, Vectors};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -199,10 +199,17 @@ impl Finder<'_> {
             rows.pack(self.matrix, own.iter().copied());
             columns.pack(self.matrix, others.into_iter().take(panels * width));
             for (at, own) in own.chunks(self.kernel.rows()).enumerate() {
+                // Before, since they come from memory while the rows are compared.
+                let lasts: [i32; MOST_ROWS] =
+                    std::array::from_fn(|row| own.get(row).map_or(0, |row| bounds.last(*row)));
                 self.raise((rows, at), (columns, panels), greatest);
                 for (row, number) in own.iter().enumerate() {
                     let of_groups = greatest.chunks_exact(self.kernel.rows() * width);
-                    bounds.join(*number, of_groups.map(|places| &places[row * width..][..width]), room);
+                    bounds.join(
+                        (*number, lasts[row]),
+                        of_groups.map(|places| &places[row * width..][..width]),
+                        room,
+                    );
                 }
             }
         });
@@ -257,10 +264,20 @@ impl Bounds {
         Self { keys, of_row, vectors: Vectors::best() }
     }
 
-    /// Takes in the bounds of different rows; those of one row come from one thread at a time.
-    fn join<'a>(&self, row: usize, scores: impl Iterator<Item = &'a [f32]>, room: &mut Vec<i32>) {
+    /// The key that others must exceed to be of use.
+    fn last(&self, row: usize) -> i32 {
+        self.keys[(row + 1) * self.of_row - 1].load(Ordering::Relaxed)
+    }
+
+    /// Takes in the bounds of different rows; those of one row come from one thread at a time. The last one is known.
+    fn join<'a>(
+        &self,
+        (row, last): (usize, i32),
+        scores: impl Iterator<Item = &'a [f32]>,
+        room: &mut Vec<i32>,
+    ) {
         let keys = &self.keys[row * self.of_row..][..self.of_row];
-        let mut last = keys[self.of_row - 1].load(Ordering::Relaxed);
+        let mut last = last;
         room.clear();
         scores.for_each(|scores| room.extend(scores.iter().map(|score| key(*score))));
         if last == key(f32::NEG_INFINITY) {
@@ -297,8 +314,7 @@ impl Bounds {
     }
 
     fn floors(self) -> Vec<f32> {
-        let of_rows = self.keys.chunks_exact(self.of_row);
-        of_rows.map(|keys| score(keys[self.of_row - 1].load(Ordering::Relaxed))).collect()
+        (0..self.keys.len() / self.of_row).map(|row| score(self.last(row))).collect()
     }
 }
 
@@ -389,16 +405,18 @@ mod tests {
     #[test]
     fn bounds_that_two_rounds_may_have_found_of_one_row_count_once() {
         let bounds = Bounds::new(1, 3);
-        let mut room = Vec::new();
-        let floor = |bounds: &Bounds| score(bounds.keys[3].load(Ordering::Relaxed));
-        bounds.join(0, [&[0.9, 0.5][..], &[0.7, 0.9]].into_iter(), &mut room);
+        let join = |bounds: &Bounds, found: &[&[f32]]| {
+            bounds.join((0, bounds.last(0)), found.iter().copied(), &mut Vec::new());
+        };
+        let floor = |bounds: &Bounds| score(bounds.last(0));
+        join(&bounds, &[&[0.9, 0.5][..], &[0.7, 0.9]]);
         assert_eq!(floor(&bounds), 0.5);
         // Nothing new: at most the same rows.
-        bounds.join(0, [&[0.7, 0.9, 0.5, -0.3][..]].into_iter(), &mut room);
+        join(&bounds, &[&[0.7, 0.9, 0.5, -0.3][..]]);
         assert_eq!(floor(&bounds), 0.5);
-        bounds.join(0, [&[0.9, 0.9, 0.9, 0.1][..]].into_iter(), &mut room);
+        join(&bounds, &[&[0.9, 0.9, 0.9, 0.1][..]]);
         assert_eq!(floor(&bounds), 0.7);
-        bounds.join(0, [&[0.8, 0.9, f32::NEG_INFINITY][..]].into_iter(), &mut room);
+        join(&bounds, &[&[0.8, 0.9, f32::NEG_INFINITY][..]]);
         assert_eq!(floor(&bounds), 0.8);
     }
 

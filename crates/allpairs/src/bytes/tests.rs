@@ -202,3 +202,18 @@ fn sums_of_the_most_columns_do_not_overflow() {
             && Scales::new(Vec::new(), MOST_COLUMNS + 1).is_none()
     );
 }
+
+proptest! {
+    #[test]
+    fn a_stored_row_has_the_scale_that_it_has_as_it_is_read(
+        row in prop::collection::vec(-10.0f32..10.0, 1..90), exponent in -100i32..100,
+    ) {
+        let row: Vec<f32> = row.into_iter().map(|value| value * 2f32.powi(exponent)).collect();
+        let read: Vec<f64> = row.iter().map(|value| f64::from(*value)).collect();
+        let norm = dot(&read, &read).sqrt();
+        let stored: Vec<[u8; 4]> = row.iter().map(|value| value.to_le_bytes()).collect();
+        for vectors in Vectors::available() {
+            prop_assert_eq!(Scale::of_stored(vectors, &stored, norm), Scale::of(&read, norm), "{:?}", vectors);
+        }
+    }
+}

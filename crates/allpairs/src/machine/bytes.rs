@@ -20,7 +20,7 @@ pub(crate) use pack::{FOUR, Sign};
 use std::fmt::Debug;
 
 /// Rows of the largest tile.
-const MOST_ROWS: usize = 12;
+pub(crate) const MOST_ROWS: usize = 12;
 
 /// Columns of the largest tile.
 const MOST_COLUMNS: usize = 32;

@@ -18,6 +18,18 @@ impl Vectors {
         by_vectors!(self, quantise_stored(stored, factor, out));
     }
 
+    /// The largest absolute value of numbers that are stored in float32, little-endian; none is infinite or no number.
+    #[inline]
+    pub(crate) fn largest_stored(self, stored: &[[u8; 4]]) -> f32 {
+        by_vectors!(self, largest_stored(stored))
+    }
+
+    /// The sum of squares of what rounding moves the products of such numbers and a factor by.
+    #[inline]
+    pub(crate) fn rounded_off(self, stored: &[[u8; 4]], factor: f64) -> f64 {
+        by_vectors!(self, rounded_off(stored, factor))
+    }
+
     /// The place of a number that is hardly less than the greatest, if they lie between -1.5 and 1.5: `width` numbers lie
     /// side by side, and `apart` times as far apart the next ones, [`NUMBERED`] in all.
     #[inline]
@@ -32,6 +44,9 @@ impl Vectors {
     }
 }
 
+/// Numbers in float64 that are added up side by side.
+const LANES: usize = 8;
+
 /// Numbers that [`Vectors::about_greatest`] is chosen from.
 pub(crate) const NUMBERED: usize = 128;
 
@@ -42,8 +57,16 @@ pub(crate) fn rounded(value: f64, factor: f64) -> i16 {
     (value * factor + ROUNDING).to_bits() as i16
 }
 
+/// What a product loses where it is [`rounded`].
+#[inline(always)]
+pub(crate) fn lost_by_rounding(value: f64, factor: f64) -> f64 {
+    let product = value * factor;
+    // Taken off again, what rounds a number leaves the integer, without a detour through integers.
+    product - ((product + ROUNDING) - ROUNDING)
+}
+
 mod portable {
-    use super::{NUMBERED, rounded};
+    use super::{LANES, NUMBERED, ROUNDING, rounded};
 
     #[inline(always)]
     pub(super) fn quantise(values: &[f64], factor: f64, out: &mut [i16]) {
@@ -54,6 +77,36 @@ mod portable {
     pub(super) fn quantise_stored(stored: &[[u8; 4]], factor: f64, out: &mut [i16]) {
         let values = stored.iter().map(|stored| f64::from(f32::from_le_bytes(*stored)));
         values.zip(out).for_each(|(value, out)| *out = rounded(value, factor));
+    }
+
+    #[inline(always)]
+    pub(super) fn largest_stored(stored: &[[u8; 4]]) -> f32 {
+        let larger = |one: f32, stored: &[u8; 4]| {
+            let other = f32::from_le_bytes(*stored).abs();
+            if one > other { one } else { other }
+        };
+        let (whole, rest) = stored.as_chunks::<{ 2 * LANES }>();
+        let mut largest = [0.0f32; 2 * LANES];
+        for stored in whole {
+            largest = std::array::from_fn(|lane| larger(largest[lane], &stored[lane]));
+        }
+        let largest = largest.into_iter().fold(0.0, f32::max);
+        rest.iter().fold(largest, larger)
+    }
+
+    #[inline(always)]
+    pub(super) fn rounded_off(stored: &[[u8; 4]], factor: f64) -> f64 {
+        let square = |stored: &[u8; 4]| {
+            let product = f64::from(f32::from_le_bytes(*stored)) * factor;
+            let off = product - (product + ROUNDING - ROUNDING);
+            off * off
+        };
+        let (whole, rest) = stored.as_chunks::<LANES>();
+        let mut squares = [0.0; LANES];
+        for stored in whole {
+            squares = std::array::from_fn(|lane| squares[lane] + square(&stored[lane]));
+        }
+        squares.iter().sum::<f64>() + rest.iter().map(square).sum::<f64>()
     }
 
     #[inline(always)]
@@ -117,6 +170,16 @@ macro_rules! compiled_for {
             }
 
             #[target_feature(enable = $features)]
+            pub(super) fn largest_stored(stored: &[[u8; 4]]) -> f32 {
+                portable::largest_stored(stored)
+            }
+
+            #[target_feature(enable = $features)]
+            pub(super) fn rounded_off(stored: &[[u8; 4]], factor: f64) -> f64 {
+                portable::rounded_off(stored, factor)
+            }
+
+            #[target_feature(enable = $features)]
             pub(super) fn about_greatest(numbers: &[f32], places: (usize, usize)) -> u8 {
                 portable::about_greatest(numbers, places)
             }
@@ -138,6 +201,12 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn what_is_lost_and_what_is_left_make_the_product(value in -1.0f64..=1.0, factor in 0.0f64..=32_767.0) {
+            let lost = value * factor - f64::from(rounded(value, factor));
+            prop_assert_eq!(lost_by_rounding(value, factor).to_bits(), lost.to_bits());
+        }
+
         #[test]
         fn the_rank_of_a_number_is_its_place_from_the_top(
             numbers in prop::collection::vec(prop_oneof![-3i32..3, any::<i32>()], 1..40),

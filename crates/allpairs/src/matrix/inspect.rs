@@ -1,9 +1,10 @@
 //! Every row is looked at once: whether its numbers are finite, its norm, and what a report says of all rows.
 
 use crate::dense::{DenseMatrix, DenseRows};
+use crate::machine::Vectors;
 use crate::problem::{MatrixError, NonFinite};
 use crate::quantised;
-use crate::score::{self, dot};
+use crate::score::{self, combine, dot};
 use crate::sparse::SparseFile;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +30,8 @@ pub(crate) struct RowFacts {
 /// What is found out row by row.
 #[derive(Debug, Default)]
 pub(crate) struct FactsByRow {
-    /// For each row a hash of its numbers (as float64; −0 is 0), by which equal rows are told.
+    /// For each row a hash of its numbers (as float32 if all rows are stored so, else as float64; −0 is 0), by which equal
+    /// rows are told.
     fingerprints: Vec<u128>,
     unit_rows: u64,
 }
@@ -116,37 +118,118 @@ struct Block<'a> {
     fingerprints: &'a mut [u128],
 }
 
+/// Returns the largest error of these rows.
 fn inspect_block(matrix: &DenseMatrix, first: usize, block: &mut Block) -> Result<f64, MatrixError> {
-    let count = block.norms.len();
-    let mut rows = vec![0.0; count * matrix.stride()];
-    matrix.read(first..first + count, &mut rows);
+    let rows = first..first + block.norms.len();
     let mut largest_error = 0.0f64;
-    for (at, row) in rows.chunks_exact_mut(matrix.stride()).enumerate() {
-        // All of them first, which takes vectors.
-        if !row.iter().fold(true, |all, value| all & value.is_finite())
-            && let Some(column) = row.iter().position(|value| !value.is_finite())
-        {
-            let (file, file_row) = matrix.place(first + at);
-            return Err(MatrixError::NonFinite {
-                whose: "matrix",
-                row: (first + at) as u64,
-                column: column as u64,
-                value: NonFinite::of(row[column]),
-                file: file.to_owned(),
-                file_row: file_row as u64,
-            });
+    let mut note = |at: usize, looked: Looked| {
+        (block.norms[at], block.exponents[at]) = (looked.norm, looked.exponent);
+        block.fingerprints[at] = looked.fingerprint;
+        largest_error = largest_error.max(looked.error);
+    };
+    let not_finite = |at: usize, column: usize, value: f64| {
+        let (file, file_row) = matrix.place(first + at);
+        let (file, file_row) = (file.to_owned(), file_row as u64);
+        let (row, column, value) = ((first + at) as u64, column as u64, NonFinite::of(value));
+        MatrixError::NonFinite { whose: "matrix", row, column, value, file, file_row }
+    };
+    if matrix.is_float32() {
+        let vectors = Vectors::best();
+        for (at, stored) in rows.filter_map(|row| matrix.stored_row(row)).enumerate() {
+            let looked = look_at_stored(stored, vectors);
+            note(at, looked.map_err(|(column, value)| not_finite(at, column, value))?);
         }
-        // Turns −0 into 0, which no score tells apart.
-        row.iter_mut().for_each(|value| *value += 0.0);
-        block.fingerprints[at] = fingerprint(row);
-        if matrix.needs_scaling(first + at) {
-            let largest = row.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
-            // Exponents of float64 lie between -1074 and 1023.
-            block.exponents[at] = score::exponent(largest) as i16;
-            score::scale(row, i32::from(block.exponents[at]));
+    } else {
+        let mut values = vec![0.0; rows.len() * matrix.stride()];
+        matrix.read(rows.clone(), &mut values);
+        for (at, row) in values.chunks_exact_mut(matrix.stride()).enumerate() {
+            let looked = look_at(row, matrix.needs_scaling(first + at));
+            note(at, looked.map_err(|column| not_finite(at, column, row[column]))?);
         }
-        block.norms[at] = dot(row, row).sqrt();
-        largest_error = largest_error.max(quantised::error(row, block.norms[at]));
     }
     Ok(largest_error)
+}
+
+/// What is found out about a row.
+struct Looked {
+    norm: f64,
+    exponent: i16,
+    fingerprint: u128,
+    error: f64,
+}
+
+/// Looks at a row that is stored in float32, little-endian. Where all rows are, equal numbers are equal bytes. A column
+/// that is not finite is the error.
+fn look_at_stored(row: &[[u8; 4]], vectors: Vectors) -> Result<Looked, (usize, f64)> {
+    let looked = vectors.look(row);
+    if !looked.finite {
+        let value = |stored: &[u8; 4]| f32::from_le_bytes(*stored);
+        let found = row.iter().map(value).enumerate().find(|(_, value)| !value.is_finite());
+        return Err(found.map_or((0, f64::NAN), |(column, value)| (column, f64::from(value))));
+    }
+    let fingerprint = if looked.negative_zero {
+        let numbers = row.iter().map(|stored| f32::from_le_bytes(*stored) + 0.0);
+        xxh3_128(&numbers.flat_map(f32::to_le_bytes).collect::<Vec<u8>>())
+    } else {
+        xxh3_128(row.as_flattened())
+    };
+    let norm = combine(&looked.squares).sqrt();
+    Ok(Looked { norm, exponent: 0, fingerprint, error: quantised::error_of_stored(row, norm, vectors) })
+}
+
+/// Looks at a row and scales it if it needs that. A column that is not finite is the error.
+fn look_at(row: &mut [f64], needs_scaling: bool) -> Result<Looked, usize> {
+    // All of them first, which takes vectors.
+    if !row.iter().fold(true, |all, value| all & value.is_finite())
+        && let Some(column) = row.iter().position(|value| !value.is_finite())
+    {
+        return Err(column);
+    }
+    // Turns −0 into 0, which no score tells apart.
+    row.iter_mut().for_each(|value| *value += 0.0);
+    let (fingerprint, mut exponent) = (fingerprint(row), 0);
+    if needs_scaling {
+        let largest = row.iter().fold(0.0f64, |largest, value| largest.max(value.abs()));
+        // Exponents of float64 lie between -1074 and 1023.
+        exponent = score::exponent(largest) as i16;
+        score::scale(row, i32::from(exponent));
+    }
+    let norm = dot(row, row).sqrt();
+    Ok(Looked { norm, exponent, fingerprint, error: quantised::error(row, norm) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dense::{Bytes, DenseFile};
+    use crate::element::Element;
+
+    fn inspected(rows: &[[f32; 11]], element: Element) -> (DenseRows, RowFacts) {
+        let numbers = rows.as_flattened().iter();
+        let bytes: Vec<u8> = match element {
+            Element::F32 => numbers.flat_map(|value| value.to_le_bytes()).collect(),
+            _ => numbers.flat_map(|value| f64::from(*value).to_le_bytes()).collect(),
+        };
+        let mut file = DenseFile::empty("rows".as_ref(), rows.len(), 11);
+        (file.bytes, file.encoding) = (Bytes::Owned(bytes), element.little_endian());
+        inspect(DenseMatrix::join(vec![file]), &AtomicBool::new(false)).unwrap()
+    }
+
+    #[test]
+    fn rows_of_float32_are_known_by_the_same_facts_as_in_float64() {
+        let row = |shift: f32| std::array::from_fn(|column| (column as f32 - shift).sin() / 3.0);
+        let mut rows = vec![row(0.1), row(7.5), [0.0; 11], row(0.1), [-0.0; 11], [0.0; 11]];
+        rows[1][10] = -0.0;
+        rows.push([0.0, 0.0, 0.0, 0.6, 0.0, 0.0, 0.0, 0.0, 0.0, 0.8, -0.0]);
+        let ((short, short_facts), (wide, wide_facts)) =
+            (inspected(&rows, Element::F32), inspected(&rows, Element::F64));
+        assert_eq!((short_facts.duplicates, short_facts.unit_rows), (3, 1));
+        assert_eq!((wide_facts.duplicates, wide_facts.unit_rows), (3, 1));
+        for (row, (short, wide)) in short.norms.iter().zip(&wide.norms).enumerate() {
+            // Rows of float64 are scaled by a power of two, which changes no other bit.
+            assert_eq!(short.to_bits() << 12, wide.to_bits() << 12, "row {row}");
+        }
+        let error = short.quantisation_error;
+        assert!(error > 1e-5 && (error / wide.quantisation_error - 1.0).abs() < 1e-12, "{error}");
+    }
 }

@@ -12,10 +12,11 @@ use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::properties::{DEFAULT_WRITE_BATCH_SIZE, EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
 use rayon::prelude::*;
 use std::fs::File;
+use std::ops::Range;
 
 /// Pairs of a row group, the last one excepted. By count, never by bytes, so that the cut is the same everywhere.
 const ROW_GROUP_PAIRS: usize = 16 * super::table::BATCH_PAIRS;
@@ -59,11 +60,24 @@ fn properties([row, col]: [Labels; 2]) -> WriterProperties {
     properties.build()
 }
 
-/// Makes the values of a column.
-pub(super) type Column<'a> = Box<dyn FnOnce() -> ArrayRef + Send + 'a>;
+/// Pairs that are encoded at a time: their arrays stay in the second-level cache. The writer divides what it gets by the
+/// same size, after which pages may be cut, so that no byte depends on it.
+const ENCODED_TOGETHER: usize = 8 * DEFAULT_WRITE_BATCH_SIZE;
 
+/// Makes the values of a column for some pairs.
+pub(super) type Column<'a> = Box<dyn Fn(Range<usize>) -> ArrayRef + Sync + 'a>;
+
+/// A file that is begun with the first pairs. What encodes them takes some megabytes, the program's own text above all,
+/// which nothing needs before.
 pub(super) struct ParquetFile {
     schema: SchemaRef,
+    labels: [Labels; 2],
+    metadata: Vec<KeyValue>,
+    file: File,
+    begun: Option<Begun>,
+}
+
+struct Begun {
     writer: SerializedFileWriter<File>,
     groups: ArrowRowGroupWriterFactory,
     /// Encoders of the columns of the row group that is being written, and the pairs that they have.
@@ -72,26 +86,56 @@ pub(super) struct ParquetFile {
 }
 
 impl ParquetFile {
-    pub(super) fn create(file: File, schema: &SchemaRef, labels: [Labels; 2]) -> Result<Self, ParquetError> {
-        // It puts Arrow's schema into the file.
-        let writer = ArrowWriter::try_new(file, SchemaRef::clone(schema), Some(properties(labels)))?;
-        let (writer, groups) = writer.into_serialized_writer()?;
-        Ok(Self { schema: SchemaRef::clone(schema), writer, groups, columns: Vec::new(), pairs: 0 })
+    pub(super) fn new(file: File, schema: &SchemaRef, labels: [Labels; 2]) -> Self {
+        let (schema, metadata) = (SchemaRef::clone(schema), Vec::new());
+        Self { schema, labels, metadata, file, begun: None }
     }
 
     pub(super) fn add_metadata(&mut self, (key, value): (String, Option<String>)) {
-        self.writer.append_key_value_metadata(KeyValue::new(key, value));
+        self.metadata.push(KeyValue::new(key, value));
     }
 
     /// Adds some pairs; a row group must not end between them.
-    pub(super) fn write(&mut self, columns: Vec<Column>, pairs: usize) -> Result<(), ParquetError> {
+    pub(super) fn write(&mut self, columns: &[Column], pairs: usize) -> Result<(), ParquetError> {
+        let schema = SchemaRef::clone(&self.schema);
+        self.begun()?.write(&schema, columns, pairs)
+    }
+
+    /// Completes the file.
+    pub(super) fn finish(&mut self) -> Result<(), ParquetError> {
+        self.begun()?.finish()
+    }
+
+    fn begun(&mut self) -> Result<&mut Begun, ParquetError> {
+        let begun = match self.begun.take() {
+            Some(begun) => begun,
+            None => self.begin()?,
+        };
+        Ok(self.begun.insert(begun))
+    }
+
+    fn begin(&mut self) -> Result<Begun, ParquetError> {
+        let (file, schema) = (self.file.try_clone()?, SchemaRef::clone(&self.schema));
+        // It puts Arrow's schema into the file.
+        let writer = ArrowWriter::try_new(file, schema, Some(properties(self.labels)))?;
+        let (mut writer, groups) = writer.into_serialized_writer()?;
+        self.metadata.drain(..).for_each(|pair| writer.append_key_value_metadata(pair));
+        Ok(Begun { writer, groups, columns: Vec::new(), pairs: 0 })
+    }
+}
+
+impl Begun {
+    fn write(&mut self, schema: &SchemaRef, columns: &[Column], pairs: usize) -> Result<(), ParquetError> {
         if self.columns.is_empty() {
             self.columns = self.groups.create_column_writers(self.writer.flushed_row_groups().len())?;
         }
-        let fields = self.schema.fields();
+        let fields = schema.fields();
         let together = self.columns.par_iter_mut().zip(columns).zip(fields.as_ref());
         together.try_for_each(|((writer, column), field)| {
-            compute_leaves(field, &column())?.iter().try_for_each(|leaf| writer.write(leaf))
+            (0..pairs).step_by(ENCODED_TOGETHER).try_for_each(|first| {
+                let values = column(first..pairs.min(first + ENCODED_TOGETHER));
+                compute_leaves(field, &values)?.iter().try_for_each(|leaf| writer.write(leaf))
+            })
         })?;
         self.pairs += pairs;
         if self.pairs >= ROW_GROUP_PAIRS { self.end_group() } else { Ok(()) }
@@ -107,8 +151,7 @@ impl ParquetFile {
         Ok(())
     }
 
-    /// Completes the file.
-    pub(super) fn finish(&mut self) -> Result<(), ParquetError> {
+    fn finish(&mut self) -> Result<(), ParquetError> {
         if self.pairs > 0 {
             self.end_group()?;
         }

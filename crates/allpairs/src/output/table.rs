@@ -65,8 +65,7 @@ impl<'a> TableWriter<'a> {
                     Some(Ids::Numbers(_)) => Labels::Numbers,
                     Some(Ids::Texts(_)) => Labels::Texts,
                 });
-                let writer = ParquetFile::create(file.into_parts().0, &schema, labels);
-                let mut writer = writer.map_err(|source| encode(source.into()))?;
+                let mut writer = ParquetFile::new(file.into_parts().0, &schema, labels);
                 if let Some(partial) = layout.partial {
                     writer.add_metadata(partial.metadata());
                 }
@@ -80,9 +79,9 @@ impl<'a> TableWriter<'a> {
             measure: layout.measure,
             row_ids: layout.row_ids,
             column_ids: layout.column_ids,
-            rows: Vec::new(),
-            columns: Vec::new(),
-            numbers: Vec::new(),
+            rows: Vec::with_capacity(BATCH_PAIRS),
+            columns: Vec::with_capacity(BATCH_PAIRS),
+            numbers: Vec::with_capacity(BATCH_PAIRS),
         })
     }
 
@@ -100,22 +99,29 @@ impl<'a> TableWriter<'a> {
     }
 
     fn write_batch(&mut self) -> Result<(), PartError> {
-        let (rows, others) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.columns));
-        let (count, numbers) = (rows.len(), std::mem::take(&mut self.numbers));
+        self.encode()?;
+        self.rows.clear();
+        self.columns.clear();
+        self.numbers.clear();
+        Ok(())
+    }
+
+    fn encode(&mut self) -> Result<(), PartError> {
+        let (rows, others, numbers) = (&self.rows, &self.columns, &self.numbers);
         let (row_ids, column_ids) = (self.row_ids, self.column_ids);
-        let columns: Vec<Column> = vec![
-            Box::new(move || labels(&rows, row_ids)),
-            Box::new(move || labels(&others, column_ids)),
-            Box::new(move || Arc::new(Float32Array::from(numbers))),
+        let columns: [Column; 3] = [
+            Box::new(|pairs| labels(&rows[pairs], row_ids)),
+            Box::new(|pairs| labels(&others[pairs], column_ids)),
+            Box::new(|pairs| Arc::new(Float32Array::from_iter_values(numbers[pairs].iter().copied()))),
         ];
-        let batch = |columns: Vec<Column>| {
-            let columns = columns.into_iter().map(|column| column()).collect();
+        let batch = || {
+            let columns = columns.iter().map(|column| column(0..rows.len())).collect();
             RecordBatch::try_new(Arc::clone(&self.schema), columns)
         };
         let written = match &mut self.encoder {
-            Encoder::Parquet(writer) => writer.write(columns, count).map_err(ArrowError::from),
-            Encoder::Csv(writer) => batch(columns).and_then(|batch| writer.write(&batch)),
-            Encoder::Arrow(writer) => batch(columns).and_then(|batch| writer.write(&batch)),
+            Encoder::Parquet(writer) => writer.write(&columns, rows.len()).map_err(ArrowError::from),
+            Encoder::Csv(writer) => batch().and_then(|batch| writer.write(&batch)),
+            Encoder::Arrow(writer) => batch().and_then(|batch| writer.write(&batch)),
         };
         written.map_err(|source| PartError::Encode { path: self.path.clone(), source })
     }

@@ -10,6 +10,9 @@ use crate::quantised::Margin;
 /// Neighbours that a list has room for at first; whenever that is filled, for so many times as many.
 const GROWTH: usize = 4;
 
+/// Below this threshold lists have all their room at once: most of them fill, and growing takes time and memory.
+const LOW_THRESHOLD: f32 = 0.5;
+
 /// Lists that grow.
 #[derive(Debug)]
 pub(in crate::search) struct ScoredLists {
@@ -114,7 +117,8 @@ impl ScoredLists {
         let start = self.places.len();
         if start + length > self.places.capacity() {
             // No more than a quarter may be empty: there are many of these.
-            self.places.reserve_exact(length.max(start / 4));
+            let all = if self.threshold < LOW_THRESHOLD { self.lists.len() * length - start } else { 0 };
+            self.places.reserve_exact(length.max(start / 4).max(all));
         }
         self.places.resize(start + length, [0; 2]);
         // Lists that are kept have fewer neighbours than 32 bits count.
@@ -125,6 +129,9 @@ impl ScoredLists {
     fn room(&self, count: usize) -> usize {
         if count == 0 {
             return 0;
+        }
+        if self.threshold < LOW_THRESHOLD {
+            return self.top_k;
         }
         let mut room = GROWTH;
         while room < count {
@@ -169,7 +176,7 @@ mod tests {
 
     #[test]
     fn lists_without_neighbours_take_no_room_and_left_room_is_taken_again() {
-        let mut lists = ScoredLists::new(64, (10, 0.0));
+        let mut lists = ScoredLists::new(64, (10, 0.5));
         assert_eq!(lists.places.capacity(), 0);
         let mut offer = |row: usize, columns: std::ops::Range<u32>| {
             columns.for_each(|column| _ = lists.insert(row, Neighbour { column, similarity: 0.5 }));

@@ -30,7 +30,7 @@ const LANDMARKS: usize = NUMBERED;
 const COMPARED_TOGETHER: usize = 512;
 
 /// Rounds behind which there is little left to find.
-const MOST_ROUNDS: usize = 4;
+const MOST_ROUNDS: usize = 12;
 
 /// Rounds below which too little is found to be worth it.
 const LEAST_ROUNDS: usize = 2;

@@ -39,9 +39,6 @@ const LIST: f64 = 500.0;
 const ROUND: f64 = 300.0;
 const ROUND_COLUMN: f64 = 0.6;
 
-/// The part of the time of a list that first floors may take.
-const BEFOREHAND: f64 = 0.3;
-
 /// How rows are compared.
 #[derive(Debug)]
 pub(super) enum Way {
@@ -92,7 +89,8 @@ fn first_floors(
     let of_a_list = PAIR * columns * share.pairs_of_a_list() + LIST * top_k as f64;
     let compared = FirstFloors::compared(top_k, kernel) as f64;
     let of_a_round = ROUND + columns * (ROUND_COLUMN + PAIR * compared);
-    let rounds = (BEFOREHAND * of_a_list / of_a_round) as usize;
+    // What is looked at in vain falls about with the number of rounds, so that the best number is a root.
+    let rounds = (of_a_list / of_a_round).sqrt() as usize;
     let (rows, others) = (&share.listed()[..], &search.others);
     FirstFloors::find(matrix, kernel, Wanted { rows, others, top_k, rounds, stop: search.stop })
 }

@@ -2,7 +2,8 @@
 # Product and peers side by side: bench/pairs/run.sh > results.md. Needs Python 3 with venv, and cargo.
 #
 # QUICK=1 leaves out what takes long, SMALL=1 takes a tenth of all rows; THREADS (2) and ROUNDS (3) are heeded.
-# MILLION=1 also measures one percent of the top 10 of 1,000,000 rows of 128 numbers. PYTHON is a Python that has the
+# MILLION=1 also measures one percent of the top 10 of 1,000,000 rows of 128 numbers, and instances of 200,000 rows; LARGE=1
+# instances of 1,000,000 rows of 384 numbers, which takes twenty minutes. PYTHON is a Python that has the
 # peers already, FOLDER keeps the matrices, WORDNET is a sparse matrix of one's own. ONLY=WORD takes what has the word
 # in its title.
 set -eu
@@ -22,4 +23,4 @@ fi
 folder=${FOLDER:-$work/matrices}
 mkdir -p "$folder"
 "$PYTHON" "$here/suite.py" "$program" "$folder" --threads "${THREADS:-2}" --rounds "${ROUNDS:-3}" --only "${ONLY:-}" \
-    ${QUICK:+--quick} ${SMALL:+--small} ${MILLION:+--million} ${WORDNET:+--wordnet "$WORDNET"}
+    ${QUICK:+--quick} ${SMALL:+--small} ${MILLION:+--million} ${LARGE:+--large} ${WORDNET:+--wordnet "$WORDNET"}

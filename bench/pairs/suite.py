@@ -1,11 +1,12 @@
 """Product and libraries on the same matrices, taking turns; prints medians as Markdown tables.
 
-    suite.py PROGRAM FOLDER [--rounds 3] [--threads 2] [--quick] [--small] [--million] [--wordnet FILE.npz] [--only WORD]
+    suite.py PROGRAM FOLDER [--rounds 3] [--threads 2] [--quick] [--small] [--million] [--large] [--wordnet FILE.npz] [--only WORD]
 
 PROGRAM is the crate's example `neighbours`, FOLDER is where matrices are made and kept. Its whole process is measured,
 from the file to the written and compressed part with its report; the libraries from the matrix in memory to arrays in
 memory (all scores: to a file on the disk), normalising included. `--quick` leaves out libraries that take minutes,
-`--small` takes a tenth of all rows, to see whether all works.
+`--small` takes a tenth of all rows, to see whether all works, and `--large` shares out a million rows of 384 columns between
+instances, which takes twenty minutes.
 """
 
 import argparse
@@ -28,6 +29,7 @@ parser.add_argument("--threads", type=int, default=2)
 parser.add_argument("--quick", action="store_true")
 parser.add_argument("--small", action="store_true")
 parser.add_argument("--million", action="store_true")
+parser.add_argument("--large", action="store_true")
 parser.add_argument("--wordnet")
 parser.add_argument("--only", default="")
 options = parser.parse_args()
@@ -212,6 +214,8 @@ def shares():
         if options.million:
             # A matrix of which one instance has enough to do.
             instances(200_000, [(1, "false"), (4, "true"), (4, "false")], 1)
+        if options.large:
+            instances(1_000_000, [(1, "false"), (4, "true"), (4, "false")], 1)
 
 
 def instances(rows, shared, rounds):

@@ -7,8 +7,8 @@
 //! In each of some rounds other rows are *landmarks*. Each row goes to the landmark that it is most like, and rows that
 //! follow one another in the order of their landmarks are compared with each other, each with some hundreds: the order is
 //! that of a round's landmarks, and among rows of one landmark that of the next round's. Of rows that are much alike a
-//! good part meets in each round. The idea is that of locality-sensitive hashing, with
-//! landmarks in place of random planes (Chávez, Navarro, Baeza-Yates and Marroquín 2001, on searching in metric spaces).
+//! good part meets in each round. The idea is that of locality-sensitive hashing, with landmarks in place of random
+//! planes (Chávez, Navarro, Baeza-Yates and Marroquín, "Searching in metric spaces", 2001).
 //!
 //! What a row is compared with is dealt out to places, and of each place the greatest score is kept that a pair has at
 //! least; so different places are different rows, and the best of them are a little lower than the best of the rows,

@@ -232,11 +232,13 @@ impl Packed {
         }
     }
 
+    #[inline]
     fn panel(&self, at: usize) -> &[u8] {
         &self.bytes[self.start + at * self.panel..][..self.panel]
     }
 
     /// What is known of the rows of a panel.
+    #[inline]
     fn of_panel<'a, T>(&self, of_rows: &'a [T], at: usize) -> &'a [T] {
         &of_rows[at * self.width..][..self.width]
     }
@@ -354,6 +356,7 @@ impl RowPanels {
     }
 
     /// The panel at this place, in the order of the rows. What fills up the last one has a bound of zero at most.
+    #[inline]
     pub(crate) fn panel(&self, at: usize) -> RowPanel<'_> {
         let bytes = self.0.panel(at);
         let [steps, errors] = [&self.0.steps, &self.0.errors].map(|of_rows| self.0.of_panel(of_rows, at));
@@ -376,6 +379,7 @@ impl ColumnPanels {
     }
 
     /// The panel at this place, in the order of the rows. What fills up the last one counts as zero rows.
+    #[inline]
     pub(crate) fn panel(&self, at: usize) -> ColumnPanel<'_> {
         let bytes = self.0.panel(at);
         let [steps, errors] = [&self.0.steps, &self.0.errors].map(|of_rows| self.0.of_panel(of_rows, at));

@@ -181,6 +181,7 @@ impl Panels {
     }
 
     /// The panel at this place, in the order of the rows.
+    #[inline]
     pub(crate) fn panel(&self, at: usize) -> &[i16] {
         &self.numbers[at * self.panel..][..self.panel]
     }

@@ -122,6 +122,7 @@ impl Kernel {
     }
 
     /// Rows of a tile.
+    #[inline]
     pub(crate) fn rows(self) -> usize {
         match self {
             Self::Portable => portable::ROWS,
@@ -133,6 +134,7 @@ impl Kernel {
     }
 
     /// Columns of a tile.
+    #[inline]
     pub(crate) fn columns(self) -> usize {
         match self {
             Self::Portable => portable::COLUMNS,
@@ -191,6 +193,7 @@ impl Kernel {
         }
     }
 
+    #[inline]
     fn check(self, rows: RowPanel, columns: ColumnPanel) {
         let (height, width) = (self.rows(), self.columns());
         let depth = rows.bytes.len() / height;

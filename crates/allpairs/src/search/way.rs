@@ -35,9 +35,11 @@ const EARLY: f64 = 5.0;
 /// Nanoseconds that a list takes besides its pairs for each neighbour that is asked for, without first floors.
 const LIST: f64 = 500.0;
 
-/// Nanoseconds that a round of finding first floors takes for each row, and what each column adds.
-const ROUND: f64 = 300.0;
+/// Nanoseconds that a round of finding first floors takes for each row, and what each column and each neighbour that is
+/// asked for add.
+const ROUND: f64 = 100.0;
 const ROUND_COLUMN: f64 = 0.6;
+const ROUND_NEIGHBOUR: f64 = 20.0;
 
 /// How rows are compared.
 #[derive(Debug)]
@@ -88,7 +90,7 @@ fn first_floors(
     let columns = matrix.0.matrix.columns() as f64;
     let of_a_list = PAIR * columns * share.pairs_of_a_list() + LIST * top_k as f64;
     let compared = FirstFloors::compared(top_k, kernel) as f64;
-    let of_a_round = ROUND + columns * (ROUND_COLUMN + PAIR * compared);
+    let of_a_round = ROUND + ROUND_NEIGHBOUR * top_k as f64 + columns * (ROUND_COLUMN + PAIR * compared);
     // What is looked at in vain falls about with the number of rounds, so that the best number is a root.
     let rounds = (of_a_list / of_a_round).sqrt() as usize;
     let (rows, others) = (&share.listed()[..], &search.others);

@@ -1,7 +1,7 @@
-//! Whether dense rows are compared in bytes or in 16-bit integers.
+//! Whether dense rows are compared in bytes or in 16-bit integers, and which floors they begin with.
 //!
 //! Bytes take half of the time and have a margin some fifty times as wide, so that more pairs have to be looked at
-//! again. How many is estimated from a sample.
+//! again. How many is estimated from a sample, once first floors are known.
 
 use super::Search;
 use super::share::Share;

@@ -97,7 +97,7 @@ impl Scale {
         }
         let step = Self::step(f64::from(vectors.largest_stored(stored)), norm);
         let factor = Self { step, error: 0.0 }.factor(norm);
-        Self::with_squares(step, vectors.rounded_off(stored, factor))
+        Self::with_squares(step, vectors.lost_by_rounding(stored, factor).iter().sum())
     }
 
     /// The step of a row with this largest number and norm.

@@ -24,12 +24,6 @@ impl Vectors {
         by_vectors!(self, largest_stored(stored))
     }
 
-    /// The sum of squares of what rounding moves the products of such numbers and a factor by.
-    #[inline]
-    pub(crate) fn rounded_off(self, stored: &[[u8; 4]], factor: f64) -> f64 {
-        by_vectors!(self, rounded_off(stored, factor))
-    }
-
     /// The place of a number that is hardly less than the greatest, if they lie between -1.5 and 1.5: `width` numbers lie
     /// side by side, and `apart` times as far apart the next ones, [`NUMBERED`] in all.
     #[inline]
@@ -44,8 +38,8 @@ impl Vectors {
     }
 }
 
-/// Numbers in float64 that are added up side by side.
-const LANES: usize = 8;
+/// Numbers that are compared side by side.
+const LANES: usize = 16;
 
 /// Numbers that [`Vectors::about_greatest`] is chosen from.
 pub(crate) const NUMBERED: usize = 128;
@@ -66,7 +60,7 @@ pub(crate) fn lost_by_rounding(value: f64, factor: f64) -> f64 {
 }
 
 mod portable {
-    use super::{LANES, NUMBERED, ROUNDING, rounded};
+    use super::{LANES, NUMBERED, rounded};
 
     #[inline(always)]
     pub(super) fn quantise(values: &[f64], factor: f64, out: &mut [i16]) {
@@ -85,28 +79,13 @@ mod portable {
             let other = f32::from_le_bytes(*stored).abs();
             if one > other { one } else { other }
         };
-        let (whole, rest) = stored.as_chunks::<{ 2 * LANES }>();
-        let mut largest = [0.0f32; 2 * LANES];
+        let (whole, rest) = stored.as_chunks::<LANES>();
+        let mut largest = [0.0f32; LANES];
         for stored in whole {
             largest = std::array::from_fn(|lane| larger(largest[lane], &stored[lane]));
         }
         let largest = largest.into_iter().fold(0.0, f32::max);
         rest.iter().fold(largest, larger)
-    }
-
-    #[inline(always)]
-    pub(super) fn rounded_off(stored: &[[u8; 4]], factor: f64) -> f64 {
-        let square = |stored: &[u8; 4]| {
-            let product = f64::from(f32::from_le_bytes(*stored)) * factor;
-            let off = product - (product + ROUNDING - ROUNDING);
-            off * off
-        };
-        let (whole, rest) = stored.as_chunks::<LANES>();
-        let mut squares = [0.0; LANES];
-        for stored in whole {
-            squares = std::array::from_fn(|lane| squares[lane] + square(&stored[lane]));
-        }
-        squares.iter().sum::<f64>() + rest.iter().map(square).sum::<f64>()
     }
 
     #[inline(always)]
@@ -172,11 +151,6 @@ macro_rules! compiled_for {
             #[target_feature(enable = $features)]
             pub(super) fn largest_stored(stored: &[[u8; 4]]) -> f32 {
                 portable::largest_stored(stored)
-            }
-
-            #[target_feature(enable = $features)]
-            pub(super) fn rounded_off(stored: &[[u8; 4]], factor: f64) -> f64 {
-                portable::rounded_off(stored, factor)
             }
 
             #[target_feature(enable = $features)]

@@ -59,9 +59,9 @@ pub(crate) struct FirstFloors {
 }
 
 impl FirstFloors {
-    /// Rows that each row is compared with in a round, landmarks included.
-    pub(crate) fn compared(top_k: usize, kernel: Kernel) -> usize {
-        LANDMARKS + compared_together(top_k, kernel)
+    /// Landmarks that each row that takes part is compared with in a round, and rows that each row with a floor is.
+    pub(crate) fn compared(top_k: usize, kernel: Kernel) -> [usize; 2] {
+        [LANDMARKS, compared_together(top_k, kernel)]
     }
 
     /// Floors of rows of a matrix; `None` if there may be too few rounds, or there are too few rows.
@@ -193,6 +193,9 @@ impl Finder<'_> {
             }
             let members = || piece(at).iter().map(|row| *row as usize);
             let own: Vec<usize> = members().filter(|row| self.has_floor(*row)).collect();
+            if own.is_empty() {
+                return;
+            }
             let others: Vec<usize> = members().filter(|row| self.wanted.others.contains(row)).collect();
             // What fills up a panel is no row.
             let panels = others.len() / width;

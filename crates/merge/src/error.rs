@@ -299,7 +299,8 @@ pub enum PartError {
     BrokenCsr,
     /// Its lists are not of the kind that the first part's are.
     #[error(
-        "its lists are whole or were made with other settings than those of {first}: they can not be combined"
+        "its lists are whole or were made with other settings or another version than those of {first}: they can not be \
+         combined"
     )]
     OtherLists {
         /// The first part.

@@ -8,10 +8,6 @@
 mod pair;
 mod stream;
 
-use serde::Deserialize;
-
-use arrow::array::RecordBatch;
-
 use self::pair::{Pair, batch, check_columns};
 use self::stream::Streams;
 use super::{BATCH_ROWS, Table, parquet};
@@ -19,12 +15,15 @@ use crate::error::{MergeError, PartError};
 use crate::join::Joining;
 use crate::options::Order;
 use crate::part::Part;
+use arrow::array::RecordBatch;
+use serde::Deserialize;
+use std::ops::RangeInclusive;
 
 /// Key of the metadata. The all-pairs workload writes the same.
 const KEY: &str = "trainyard.partial";
 
-/// The version of the metadata that is understood.
-const VERSION: u32 = 1;
+/// Versions that are understood. They differ only in which pairs an instance has, so parts of two do not go together.
+const VERSIONS: RangeInclusive<u32> = 1..=2;
 
 /// What a part says of its lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -77,7 +76,7 @@ impl Partial {
 fn parse(part: &Part, text: &str) -> Result<Partial, MergeError> {
     let unreadable = || part.fault(PartError::UnknownLists { text: text.chars().take(200).collect() });
     let partial: Partial = serde_json::from_str(text).map_err(|_| unreadable())?;
-    let sound = partial.version == VERSION && partial.host < partial.hosts;
+    let sound = VERSIONS.contains(&partial.version) && partial.host < partial.hosts;
     if sound { Ok(partial) } else { Err(unreadable()) }
 }
 

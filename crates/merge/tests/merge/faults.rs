@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, Int32Array, Int64Array, RecordBatch};
+use arrow::array::{Array, Float32Array, Int32Array, Int64Array, RecordBatch};
 use fs_err as fs;
+use parquet::arrow::ArrowWriter;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
 use trainyard_merge::{MergeError, MergeOptions, merge};
 
 use crate::archives::*;
@@ -130,6 +133,40 @@ fn a_parquet_part_that_does_not_fit_is_named_with_the_difference() {
     let mut csv = parts(&[twice], "parquet").merge("x.csv", &by_host()).unwrap();
     csv[2] = b'a';
     assert!(parts(&[csv], "csv").error("all.jsonl", &by_host()).contains("header has \"a\" twice"));
+}
+
+/// Lists of one row, for a merge of two instances.
+fn lists(version: u32, host: usize) -> Vec<u8> {
+    let row: Arc<dyn Array> = Arc::new(Int64Array::from(vec![0]));
+    let columns =
+        [("row", Arc::clone(&row)), ("col", row), ("score", Arc::new(Float32Array::from(vec![0.5])))];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let text = format!(r#"{{"version":{version},"top_k":3,"once":false,"host":{host},"hosts":2}}"#);
+    let of_lists = KeyValue::new("trainyard.partial".to_owned(), text);
+    let properties = WriterProperties::builder().set_key_value_metadata(Some(vec![of_lists])).build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.into_inner().unwrap()
+}
+
+/// Between versions pairs are dealt out to instances in another way, so that some would be there twice and others never.
+#[test]
+fn lists_of_two_versions_are_not_combined() {
+    for (versions, expected) in [
+        ([1, 1], None),
+        ([2, 2], None),
+        ([1, 2], Some("its lists are whole or were made with other settings or another version")),
+        ([2, 1], Some("its lists are whole or were made with other settings or another version")),
+        ([2, 3], Some("is not understood by this version")),
+    ] {
+        let place = parts(&[lists(versions[0], 0), lists(versions[1], 1)], "parquet");
+        let error = place.merge("all.parquet", &by_host()).err().map(|error| chain(&error));
+        let fits = match (&error, expected) {
+            (Some(error), Some(expected)) => error.contains(expected),
+            (error, expected) => error.is_none() && expected.is_none(),
+        };
+        assert!(fits, "{versions:?}: {error:?}");
+    }
 }
 
 #[test]

@@ -24,6 +24,9 @@
 //! The parts of `|e|` make less than `2⁻¹³ + 2⁻¹⁸ < 2⁻¹²`, the others `12·2⁻²⁴`, less than the `32·2⁻²⁴` of two rows. By
 //! the same sum the score is not less than `b − 2·(E + E' + E·E')`.
 //!
+//! What a score is at least, `q·q'·(t·t') − (E + E' + E·E')`, is rounded five times too: the sum of products, the product
+//! of steps, both sums of errors and the difference.
+//!
 //! Sums of up to 131,072 products of numbers of at most 127 fit 32 bits, and so does what they begin with,
 //! `−128·Σq'`. On the way they may wrap.
 

@@ -16,7 +16,7 @@ mod vectors;
 pub(crate) use exact::prefetch;
 pub(crate) use float::FloatKernel;
 pub(crate) use lanes::Limits;
-pub(crate) use pack::{NUMBERED, lost_by_rounding};
+pub(crate) use pack::lost_by_rounding;
 pub(crate) use scores::{BINS, COUNTED_TOGETHER, PAIR_SHIFT, Pairs, bin};
 pub(crate) use sift::{
     LONG as LONG_SIGNATURE, ShortRows, TOGETHER as SIGNATURES_TOGETHER, WIDTH as SIGNATURE,

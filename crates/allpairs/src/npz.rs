@@ -6,7 +6,7 @@ mod member;
 use crate::element::{Element, decode};
 use crate::npy::Encoding;
 use crate::problem::FileProblem;
-use crate::sparse::{Indices, SparseFile, StoredCsr, Values, decode_short, narrow};
+use crate::sparse::{Column, Columns, Indices, SparseFile, StoredCsr, Values, decode_short, narrow};
 use fs_err::File;
 use member::{Archive, Member, Source};
 use std::path::Path;
@@ -96,9 +96,21 @@ fn integer_encoding(member: &Member) -> Result<Encoding, FileProblem> {
 /// The columns of all entries, below `width`; whatever is not is wrong from `begin` on.
 fn indices(archive: &Archive, (width, begin): (u64, usize)) -> Result<Indices, FileProblem> {
     let member = Member::open(archive, "indices")?;
+    if Columns::are_short(width) {
+        let (columns, wrong) = numbered(member, (width, begin))?;
+        return Ok(Indices { columns: Columns::Short(columns), wrong });
+    }
+    let (columns, wrong) = numbered(member, (width, begin))?;
+    Ok(Indices { columns: Columns::Long(columns), wrong })
+}
+
+type Wrong = Option<(usize, i64)>;
+
+/// The same in as many bits as are asked for.
+fn numbered<C: Column>(member: Member, (width, begin): (u64, usize)) -> Result<(Vec<C>, Wrong), FileProblem> {
     let encoding = integer_encoding(&member)?;
-    let wrong = Mutex::new(None::<(usize, i64)>);
-    let columns = member.numbers(|first, bytes, out: &mut [u32]| {
+    let wrong = Mutex::new(Wrong::None);
+    let columns = member.numbers(|first, bytes, out: &mut [C]| {
         let counts = |at: usize| first + at >= begin;
         let of_piece = with_integers!(bytes, encoding, numbers => narrow(numbers, out, width, counts));
         if let Some((at, number)) = of_piece {
@@ -109,7 +121,7 @@ fn indices(archive: &Archive, (width, begin): (u64, usize)) -> Result<Indices, F
             }
         }
     })?;
-    Ok(Indices { columns, wrong: wrong.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) })
+    Ok((columns, wrong.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)))
 }
 
 /// The values of all entries, and the type that they are stored in.

@@ -19,7 +19,7 @@ use crate::neighbours::Neighbour;
 use crate::quantised::Margin;
 use crate::settings::Selection;
 use rayon::prelude::*;
-use share::Share;
+use share::{Counts, Share};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -67,7 +67,7 @@ impl Search<'_> {
     }
 
     /// Compares the pairs that belong to host `rank` of `hosts` and to no other host, and hands over what was
-    /// found, rows in order. [`Self::rows`] and [`Self::others`] must be the host's range and all rows.
+    /// found, rows in order. [`Self::others`] must be all rows; [`Self::rows`] only tell how much of the work is done.
     ///
     /// With `top_k` that is a list for each row that the host had to do with, the best of its partners here.
     /// Without, each pair comes up for one of its rows. Lists of one row from all hosts have no pair in common.
@@ -76,13 +76,20 @@ impl Search<'_> {
         (rank, hosts): (usize, usize),
         take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
     ) -> Result<(), Ended<E>> {
-        self.search(&Share::of_pairs(rank, hosts, self.matrix.rows()), take)
+        let share = Share::of_pairs(rank, hosts, self.matrix.rows());
+        let share = if self.selection.top_k.is_some() { share } else { share.once() };
+        self.search(&share, take)
     }
 
     /// Whether [`Self::run_symmetric`] can be used; the answer is the same on every host.
     pub(crate) fn can_be_symmetric(&self, hosts: usize) -> bool {
-        let lists = self.matrix.rows() / 2 + self.matrix.rows() / hosts.max(1);
-        self.few_are_wanted() && self.margin().is_some() && self.have_room(lists)
+        let lists = Share::most_lists(hosts, self.matrix.rows());
+        let can_turn = match self.matrix {
+            Matrix::Dense(_) => true,
+            // All at once, since hosts may have blocks of different sizes.
+            Matrix::Sparse(matrix) => sparse::can_turn(matrix.entries(), matrix),
+        };
+        self.few_are_wanted() && self.margin().is_some() && self.have_room(lists) && can_turn
     }
 
     fn search<E: Send>(
@@ -129,9 +136,10 @@ impl Search<'_> {
 
     /// Whether all lists of a share can be kept and finished together.
     fn can_keep_lists(&self, share: &Share) -> bool {
-        let lists = share.listed().iter().map(ExactSizeIterator::len).sum();
-        let once = share.symmetric && self.selection.top_k.is_none();
-        !once && share.among && (share.symmetric || self.have_room(lists))
+        match share.counts {
+            Counts::ForRows => !share.among.is_empty() && self.have_room(share.lists()),
+            Counts::ForBoth | Counts::Once => true,
+        }
     }
 
     fn run_unscreened<E: Send>(
@@ -140,21 +148,28 @@ impl Search<'_> {
         mut take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
     ) -> Result<(), Ended<E>> {
         let block = self.block_rows();
-        let starts: Vec<usize> = share.own.clone().step_by(block).collect();
-        for wave in starts.chunks(rayon::current_num_threads() * BLOCKS_PER_THREAD) {
-            let found: Vec<_> = wave
-                .par_iter()
-                .map(|start| self.block(*start..share.own.end.min(start + block), share))
-                .collect();
-            for (start, block) in wave.iter().zip(found) {
+        let cut = |rows: &Range<usize>| {
+            let end = rows.end;
+            rows.clone().step_by(block).map(move |start| start..end.min(start + block))
+        };
+        let (pieces, mut rows_done): (Vec<Range<usize>>, _) = (share.rows.iter().flat_map(cut).collect(), 0);
+        for wave in pieces.chunks(rayon::current_num_threads() * BLOCKS_PER_THREAD) {
+            let found: Vec<_> = wave.par_iter().map(|rows| self.block(rows.clone(), share)).collect();
+            for (rows, block) in wave.iter().zip(found) {
                 let block = block.ok_or(Ended::Stopped)?;
-                for (row, neighbours) in (*start..).zip(&block) {
+                for (row, neighbours) in rows.clone().zip(&block) {
                     take(row, neighbours).map_err(Ended::Taker)?;
                 }
-                (self.done)(start + block.len() - share.own.start);
+                rows_done += block.len();
+                self.tell(rows_done, share.row_count());
             }
         }
         Ok(())
+    }
+
+    /// Tells how much of the work is done.
+    fn tell(&self, done: usize, of_all: usize) {
+        (self.done)(self.rows.len() * done / of_all.max(1));
     }
 
     fn block_rows(&self) -> usize {
@@ -404,6 +419,38 @@ mod tests {
         found
     }
 
+    /// The pairs of a host by the way that is taken first, and by that for too many pairs: rows, lower first, and bits.
+    fn pairs_of_host(
+        matrix: &Matrix,
+        selection: Selection,
+        (rank, hosts): (usize, usize),
+    ) -> [Vec<(usize, usize, u32)>; 2] {
+        let (all, stop) = (0..matrix.rows(), AtomicBool::new(false));
+        let search = Search { matrix, selection, rows: all.clone(), others: all, stop: &stop, done: &|_| {} };
+        let mut found = [Vec::new(), Vec::new()];
+        let [first, in_order] = &mut found;
+        let taken = |found: &mut Vec<_>, row: usize, neighbours: &[Neighbour]| {
+            found.extend(neighbours.iter().map(|neighbour| {
+                let column = neighbour.column as usize;
+                (row.min(column), row.max(column), neighbour.similarity.to_bits())
+            }));
+            Ok::<(), ()>(())
+        };
+        search.run_symmetric((rank, hosts), |row, list| taken(first, row, list)).unwrap();
+        let share = Share::of_pairs(rank, hosts, matrix.rows()).once();
+        assert!(search.can_keep_lists(&share));
+        let take = |row: usize, list: &[Neighbour]| taken(in_order, row, list);
+        match matrix {
+            Matrix::Dense(rows) => {
+                let (margin, kernel) = (search.margin().unwrap(), Kernel::available()[0]);
+                screen::Screen::new(&search, &share, rows, (margin, kernel)).run_in_order(take).unwrap();
+            }
+            Matrix::Sparse(_) => search.run_unscreened(&share, take).unwrap(),
+        }
+        found.iter_mut().for_each(|pairs| pairs.sort_unstable());
+        found
+    }
+
     fn plain(matrix: &Matrix, selection: Selection) -> Found {
         let stop = AtomicBool::new(false);
         let (rows, others) = (0..matrix.rows(), 0..matrix.rows());
@@ -515,7 +562,7 @@ mod tests {
             noise in prop::sample::select(vec![0.0, 1e-16, 1e-8, 1e-3, 0.3, 1.0]),
             top_k in prop::option::of(1usize..20),
             threshold in prop::option::of(0.001..=1.0f32),
-            (hosts, threads, signs) in (1usize..8, 1usize..5, any::<bool>()),
+            (hosts, threads, signs) in (1usize..14, 1usize..5, any::<bool>()),
         ) {
             let selection = Selection { top_k: if threshold.is_none() { top_k.or(Some(3)) } else { top_k }, threshold };
             let rows = clustered(seed, count, columns, clusters, noise);
@@ -535,6 +582,10 @@ mod tests {
                 };
                 if whole.can_be_symmetric(hosts) {
                     prop_assert_eq!(&pool.install(|| combined(&matrix, selection, hosts)), &expected);
+                    for rank in (0..hosts).filter(|_| top_k.is_none() && threshold.is_some()) {
+                        let [first, in_order] = pool.install(|| pairs_of_host(&matrix, selection, (rank, hosts)));
+                        prop_assert_eq!(first, in_order, "host {} of {}", rank, hosts);
+                    }
                 }
             }
         }

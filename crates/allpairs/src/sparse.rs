@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 
 pub(crate) use file::{Indices, SparseFile, StoredCsr, decode_short, narrow};
 pub(crate) use index::InvertedIndex;
-pub(crate) use row::{Columns, Row, Values};
+pub(crate) use row::{Column, Columns, Row, Values};
 
 /// Values that a thread looks at at a time.
 const VALUES_OF_PIECE: usize = 1 << 12;
@@ -44,18 +44,19 @@ impl SparseRows {
     /// Joins files of equal columns.
     pub(crate) fn join(files: Vec<SparseFile>) -> Result<Self, MatrixError> {
         let width = files.first().map_or(0, |file| file.columns);
-        let (mut offsets, mut columns, mut values) = (Vec::new(), Vec::new(), Values::Short(Vec::new()));
+        let mut offsets = Vec::new();
+        let (mut columns, mut values) = (Columns::Short(Vec::new()), Values::Short(Vec::new()));
         for mut file in files {
             check_finite(&file, offsets.len().saturating_sub(1))?;
             scale(&mut file);
             let begin = columns.len();
             // Of the first file they are taken as they are.
             if offsets.is_empty() {
-                (offsets, columns) = (file.offsets, file.indices);
+                offsets = file.offsets;
             } else {
                 offsets.extend(file.offsets[1..].iter().map(|offset| begin + offset));
-                columns.append(&mut file.indices);
             }
+            columns.append(file.indices);
             values.append(file.values);
         }
         let longest = offsets.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0);
@@ -120,6 +121,12 @@ impl SparseRows {
         self.longest
     }
 
+    /// Entries of so many rows that follow one another, of those that have most of them.
+    pub(crate) fn most_entries(&self, rows: usize) -> usize {
+        let ends = self.offsets.iter().skip(rows.min(self.rows()));
+        ends.zip(&self.offsets).map(|(end, begin)| end - begin).max().unwrap_or(0)
+    }
+
     /// The rows of each column; made when it is first asked for.
     pub(crate) fn index(&self) -> &InvertedIndex {
         self.index.get_or_init(|| InvertedIndex::new(self))
@@ -150,7 +157,7 @@ fn check_finite(file: &SparseFile, first_row: usize) -> Result<(), MatrixError> 
     Err(MatrixError::NonFinite {
         whose: "matrix",
         row: (first_row + row) as u64,
-        column: u64::from(file.indices[at]),
+        column: u64::from(file.indices.at(at)),
         value: NonFinite::of(value),
         file: file.path.clone(),
         file_row: row as u64,
@@ -191,6 +198,28 @@ mod tests {
         let indices = Indices::new(&[0, 7, 9, 7, 19], (20, 0));
         let stored = StoredCsr { columns: 20, indptr: vec![0, 3, 5], indices, values, element };
         SparseFile::new("x".as_ref(), stored).unwrap()
+    }
+
+    #[test]
+    fn files_that_keep_columns_in_16_and_in_32_bits_are_one_matrix() {
+        let file = |width| {
+            let indices = Indices::new(&[0, 7, 9, 7, 19], (width, 0));
+            let values = Values::Short(vec![1.5, 0.1, 0.3, 0.7, 1.1]);
+            let stored =
+                StoredCsr { columns: width, indptr: vec![0, 3, 5], indices, values, element: Element::F32 };
+            SparseFile { columns: 1 << 20, ..SparseFile::new("x".as_ref(), stored).unwrap() }
+        };
+        for widths in [[20, 1 << 20], [1 << 20, 20]] {
+            let rows = SparseRows::join(widths.map(file).into()).unwrap();
+            assert_eq!((rows.rows(), rows.entries(), rows.counts()), (4, 10, [2, 2, 2, 4].as_slice()));
+            let entries = |row| {
+                let mut entries = Vec::new();
+                rows.row(row).for_each(|column, value| entries.push((column, value)));
+                entries
+            };
+            assert_eq!([entries(0), entries(1)], [entries(2), entries(3)]);
+            assert_eq!([1, 2, 3, 4, 9].map(|count| rows.most_entries(count)), [3, 5, 8, 10, 10]);
+        }
     }
 
     #[test]

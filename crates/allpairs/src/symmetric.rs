@@ -14,8 +14,11 @@ use std::sync::atomic::AtomicBool;
 /// Key of the metadata in the file of a part. The merge looks for the same.
 const KEY: &str = "trainyard.partial";
 
-/// Hosts up to which lists of the best are combined by default: the merge reads n·k·(1 + N/2) pairs, which takes
-/// longer from there on than the work that is saved.
+/// Goes up whenever pairs are dealt out otherwise: parts of two versions would lack pairs and have others twice.
+const VERSION: u32 = 2;
+
+/// Hosts up to which lists of the best are combined by default: the merge reads about 1.25·√N·n·k pairs, and what each
+/// host saves falls with N. `docs/design/allpairs.md` reckons from where on the one takes longer than the other.
 const MOST_HOSTS: usize = 64;
 
 /// What a part holds: for each row the best among the pairs of one host, or each pair once.
@@ -55,7 +58,7 @@ pub(crate) fn choose(
         (input.note)(&format!("pairs are not shared out between instances: {reason}"));
     }
     let partial =
-        Partial { version: 1, top_k: selection.top_k, once: selection.top_k.is_none(), host, hosts };
+        Partial { version: VERSION, top_k: selection.top_k, once: selection.top_k.is_none(), host, hosts };
     obstacle.is_none().then_some(partial)
 }
 

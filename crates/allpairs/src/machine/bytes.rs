@@ -20,7 +20,7 @@ pub(crate) use pack::{FOUR, Sign};
 use std::fmt::Debug;
 
 /// Rows of the largest tile.
-pub(crate) const MOST_ROWS: usize = 12;
+const MOST_ROWS: usize = 12;
 
 /// Columns of the largest tile.
 const MOST_COLUMNS: usize = 32;
@@ -54,6 +54,30 @@ pub(crate) struct ColumnPanel<'a> {
 pub(crate) struct Floors<'a> {
     pub(crate) rows: &'a [f32],
     pub(crate) columns: &'a [f32],
+}
+
+/// Bits of a score in [`Greatest`] that hold a number instead.
+const NUMBER: i32 = 0xff;
+
+/// Numbers that a panel may have in [`Greatest`].
+pub(crate) const NUMBERED: usize = NUMBER as usize + 1;
+
+/// The greatest scores so far at each place of a tile, row by row. Instead of the lowest bits a score has the number of
+/// the panel that it comes from.
+#[derive(Debug)]
+pub(crate) struct Greatest<'a> {
+    pub(crate) scores: &'a mut [f32],
+    /// The number of the panel that is compared now.
+    pub(crate) number: u8,
+}
+
+/// A score of [`Greatest`] as it is at least, and its number.
+#[inline]
+pub(crate) fn numbered(score: f32) -> (f32, usize) {
+    let (bits, number) = (score.to_bits(), NUMBER as u32);
+    // Of a negative score more is less.
+    let least = if score.is_sign_negative() { bits | number } else { bits & !number };
+    (f32::from_bits(least), (bits & number) as usize)
 }
 
 /// Upper bounds of the scores of one tile and which of them passed.
@@ -174,22 +198,32 @@ impl Kernel {
         }
     }
 
-    /// Raises the greatest scores so far: for each row as many as there are columns, each at its place. A score is what
-    /// the pair has at least, `(sum · step') · step − (E' · (1 + E) + E)`.
+    /// Raises the greatest scores so far of the rows of a tile, and if wanted those of its columns. A pair stands for
+    /// what its score is at least, `sum · (step · step') − (E · E' + (E + E'))`, which has the same bits whichever of
+    /// the two is the row.
     ///
     /// # Panics
     /// As [`Self::compare`], and if there are not as many greatest scores as pairs in a tile.
-    pub(crate) fn raise(self, rows: RowPanel, columns: ColumnPanel, greatest: &mut [f32]) {
+    #[inline]
+    pub(crate) fn raise(
+        self,
+        rows: RowPanel,
+        columns: ColumnPanel,
+        of_rows: Greatest,
+        of_columns: Option<Greatest>,
+    ) {
         self.check(rows, columns);
-        assert!(greatest.len() == self.rows() * self.columns());
+        let size = self.rows() * self.columns();
+        assert!(of_rows.scores.len() == size);
+        assert!(of_columns.as_ref().is_none_or(|greatest| greatest.scores.len() == size));
         match self {
-            Self::Portable => portable::raise(rows, columns, greatest),
+            Self::Portable => portable::raise(rows, columns, of_rows, of_columns),
             // SAFETY: `Supported` shows that the instructions are there; the lengths were checked above.
             #[cfg(target_arch = "x86_64")]
-            Self::AvxVnni(_) => unsafe { avx_vnni::raise(rows, columns, greatest) },
+            Self::AvxVnni(_) => unsafe { avx_vnni::raise(rows, columns, of_rows, of_columns) },
             // SAFETY: as for AVX-VNNI.
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512Vnni(_) => unsafe { avx512::raise(rows, columns, greatest) },
+            Self::Avx512Vnni(_) => unsafe { avx512::raise(rows, columns, of_rows, of_columns) },
         }
     }
 
@@ -287,6 +321,67 @@ mod tests {
                 prop_assert_eq!(any, !expected.is_empty());
                 let passed = tile.passed(kernel).map(|(row, column, bound)| (row, column, bound.to_bits()));
                 prop_assert_eq!(passed.collect::<Vec<_>>(), expected, "{:?}", kernel);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_kernel_keeps_the_greatest_of_each_place_with_the_number_of_its_panel(
+            seed in any::<u64>(), depth in 1usize..6, panels in 1usize..5,
+        ) {
+            let depth = depth * 8;
+            let mut state = seed;
+            let mut next = move || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) as i64
+            };
+            for kernel in Kernel::available() {
+                let (height, width) = (kernel.rows(), kernel.columns());
+                let mut of = |count: usize| -> (Vec<Vec<i8>>, Vec<f32>, Vec<f32>) {
+                    let numbers = (0..count).map(|_| (0..depth).map(|_| (next() % 255 - 127) as i8).collect()).collect();
+                    let mut reals = |limit: f32| (0..count).map(|_| (next() % 1000 + 1) as f32 / 1000.0 * limit).collect();
+                    (numbers, reals(0.01), reals(0.1))
+                };
+                let ((rows, steps, errors), number) = (of(height), 77);
+                let mut of_rows = vec![f32::NEG_INFINITY; height * width];
+                let mut expected = vec![f32::NEG_INFINITY; height * width];
+                for panel_number in 0..panels as u8 {
+                    let (columns, other_steps, other_errors) = of(width);
+                    let sums = |column: &Vec<i8>| -128 * column.iter().map(|number| i32::from(*number)).sum::<i32>();
+                    let starts: Vec<i32> = columns.iter().map(sums).collect();
+                    let mut of_columns = vec![f32::NEG_INFINITY; height * width];
+                    kernel.raise(
+                        RowPanel { bytes: &panel(&rows, 128), steps: &steps, errors: &errors },
+                        ColumnPanel { bytes: &panel(&columns, 0), starts: &starts, steps: &other_steps, errors: &other_errors },
+                        Greatest { scores: &mut of_rows, number: panel_number },
+                        Some(Greatest { scores: &mut of_columns, number }),
+                    );
+                    for (at, expected) in expected.iter_mut().enumerate() {
+                        let (i, j) = (at / width, at % width);
+                        let sum: i32 = rows[i].iter().zip(&columns[j]).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum();
+                        let margin = errors[i].mul_add(other_errors[j], errors[i] + other_errors[j]);
+                        let least = (sum as f32).mul_add(steps[i] * other_steps[j], -margin);
+                        let (found, of_panel) = numbered(of_columns[at]);
+                        prop_assert!(found <= least && found >= least - 4e-5 * least.abs(), "{:?}: {} {}", kernel, found, least);
+                        prop_assert_eq!(of_panel, usize::from(number));
+                        let with = |number: u8| f32::from_bits(least.to_bits() & !255 | u32::from(number));
+                        *expected = expected.max(with(panel_number));
+                    }
+                }
+                let bits = |scores: &[f32]| scores.iter().map(|score| score.to_bits()).collect::<Vec<_>>();
+                prop_assert_eq!(bits(&of_rows), bits(&expected), "{:?}", kernel);
+            }
+        }
+    }
+
+    #[test]
+    fn a_numbered_score_is_never_more_than_it_was() {
+        for score in [0.5f32, -0.5, 1.0, -1.0, 1e-30, -1e-30, 0.0, -0.0] {
+            for number in [0u32, 1, 254, 255] {
+                let (least, found) = numbered(f32::from_bits(score.to_bits() & !255 | number));
+                assert!(least <= score && least >= score - 4e-5, "{score}: {least}");
+                assert_eq!(found, number as usize);
             }
         }
     }

@@ -24,11 +24,11 @@ impl Vectors {
         by_vectors!(self, largest_stored(stored))
     }
 
-    /// The place of a number that is hardly less than the greatest, if they lie between -1.5 and 1.5: `width` numbers lie
-    /// side by side, and `apart` times as far apart the next ones, [`NUMBERED`] in all.
+    /// The place of a number that is hardly less than the greatest, among up to 32 numbers between -1.5 and 1.5, a
+    /// multiple of eight.
     #[inline]
-    pub(crate) fn about_greatest(self, numbers: &[f32], (width, apart): (usize, usize)) -> u8 {
-        by_vectors!(self, about_greatest(numbers, (width, apart)))
+    pub(crate) fn about_greatest(self, numbers: &[f32]) -> usize {
+        by_vectors!(self, about_greatest(numbers))
     }
 
     /// The number at this rank from the top, which is at most their count. Their order is lost.
@@ -41,8 +41,8 @@ impl Vectors {
 /// Numbers that are compared side by side.
 const LANES: usize = 16;
 
-/// Numbers that [`Vectors::about_greatest`] is chosen from.
-pub(crate) const NUMBERED: usize = 128;
+/// Bits that hold the place of a number in [`Vectors::about_greatest`].
+const PLACE: i32 = 31;
 
 /// A product, rounded to an integer of at most 16 bits.
 #[inline(always)]
@@ -60,7 +60,7 @@ pub(crate) fn lost_by_rounding(value: f64, factor: f64) -> f64 {
 }
 
 mod portable {
-    use super::{LANES, NUMBERED, rounded};
+    use super::{LANES, PLACE, rounded};
 
     #[inline(always)]
     pub(super) fn quantise(values: &[f64], factor: f64, out: &mut [i16]) {
@@ -89,19 +89,16 @@ mod portable {
     }
 
     #[inline(always)]
-    pub(super) fn about_greatest(numbers: &[f32], (width, apart): (usize, usize)) -> u8 {
-        let mut best = [0i32; 16];
-        for (at, numbers) in numbers.chunks(width * apart).take(NUMBERED / width).enumerate() {
-            for (part, numbers) in numbers[..width].as_chunks::<16>().0.iter().enumerate() {
-                for (lane, (best, number)) in best.iter_mut().zip(numbers).enumerate() {
-                    // The place takes the lowest bits, which matter little.
-                    let place = (at * width + part * 16 + lane) as i32;
-                    let key = (number + 2.0).to_bits() as i32 & !(NUMBERED as i32 - 1) | place;
-                    *best = (*best).max(key);
-                }
+    pub(super) fn about_greatest(numbers: &[f32]) -> usize {
+        let mut best = [0i32; 8];
+        for (at, numbers) in numbers.as_chunks::<8>().0.iter().enumerate() {
+            for (lane, (best, number)) in best.iter_mut().zip(numbers).enumerate() {
+                // The place takes the lowest bits, which matter little.
+                let key = (number + 2.0).to_bits() as i32 & !PLACE | (8 * at + lane) as i32;
+                *best = (*best).max(key);
             }
         }
-        (best.iter().fold(0, |best, key| best.max(*key)) & (NUMBERED as i32 - 1)) as u8
+        (best.iter().fold(0, |best, key| best.max(*key)) & PLACE) as usize
     }
 
     #[inline(always)]
@@ -154,8 +151,8 @@ macro_rules! compiled_for {
             }
 
             #[target_feature(enable = $features)]
-            pub(super) fn about_greatest(numbers: &[f32], places: (usize, usize)) -> u8 {
-                portable::about_greatest(numbers, places)
+            pub(super) fn about_greatest(numbers: &[f32]) -> usize {
+                portable::about_greatest(numbers)
             }
 
             #[target_feature(enable = $features)]
@@ -195,16 +192,11 @@ mod tests {
         }
 
         #[test]
-        fn about_the_greatest_of_numbers_that_lie_apart_is_found(
-            numbers in prop::collection::vec(-1.5f32..=1.5, 4 * NUMBERED), (width, apart) in prop::sample::select(
-                vec![(16, 4), (32, 4), (32, 3), (16, 1)]), row in 0usize..4,
-        ) {
-            let row = row % apart;
-            let at = |place: usize| numbers[place / width * width * apart + row * width + place % width];
-            let greatest = (0..NUMBERED).map(at).fold(f32::MIN, f32::max);
+        fn about_the_greatest_is_found(numbers in prop::collection::vec(-1.5f32..=1.5, 32), count in 1usize..5) {
+            let numbers = &numbers[..8 * count];
+            let greatest = numbers.iter().fold(f32::MIN, |one, other| one.max(*other));
             for way in Vectors::available() {
-                let found = way.about_greatest(&numbers[row * width..width * apart * (NUMBERED / width)], (width, apart));
-                prop_assert!(at(found.into()) >= greatest - 1e-4, "{:?}", way);
+                prop_assert!(numbers[way.about_greatest(numbers)] >= greatest - 1e-4, "{:?}", way);
             }
         }
 

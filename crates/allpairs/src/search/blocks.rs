@@ -1,8 +1,7 @@
 //! Rows in blocks with their lists of candidates: how threads share out the work, and what they hand each other.
 //!
-//! A block of own rows meets itself, the blocks after it and the rows of other hosts. What is found of a pair
-//! serves both rows if both have a list. So all rows are finished together, which takes memory for all their
-//! neighbours.
+//! A block meets itself, the blocks after it and other rows, as the share of the host says. What is found of a pair serves
+//! both rows if both have a list. So all rows are finished together, which takes memory for all their neighbours.
 
 use super::candidates::{Bench, Candidate, Finished, Lists, Scorer};
 use super::meetings::Meetings;
@@ -217,7 +216,7 @@ impl<'a> Board<'a> {
                 if self.search.stopped() || self.has_too_many(held as f64 / count as f64) {
                     return false;
                 }
-                (self.search.done)(self.search.rows.len() * held / count);
+                self.search.tell(held, count);
             }
             true
         });

@@ -4,7 +4,7 @@
 //! need the same lists. Who finds no block left helps where most is to be done.
 
 use super::blocks::{BLOCK_STEP, Block, Side};
-use super::share::Share;
+use super::share::{Counts, Share};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -28,17 +28,17 @@ struct Queue<'a> {
 impl<'a> Meetings<'a> {
     /// Those of a share whose rows are in these blocks, of `size` rows or less.
     pub(super) fn new(share: &Share, (blocks, size): (&'a [Block], usize)) -> Self {
-        let own = blocks.iter().enumerate().filter(|(_, block)| is_within(&share.own, block));
         let queue = |(at, block)| {
             let mut sides = sides(share, (block, &blocks[at..]), (blocks, size));
             // Rows that two threads meet at the same time would twice be met before it is known what is good enough.
             if at % 2 == 1 {
-                let behind_itself = usize::from(share.among);
+                let behind_itself = usize::from(sides.first().is_some_and(|side| side.later_only));
                 sides[behind_itself..].reverse();
             }
             Queue { block, sides: sides.into_iter().flat_map(cut(size)).collect(), next: AtomicUsize::new(0) }
         };
-        Self { queues: own.map(queue).collect(), next: AtomicUsize::new(0) }
+        let queues = blocks.iter().enumerate().map(queue).filter(|queue| !queue.sides.is_empty());
+        Self { queues: queues.collect(), next: AtomicUsize::new(0) }
     }
 
     /// How many there are.
@@ -79,19 +79,24 @@ fn is_within(outer: &Range<usize>, block: &Block) -> bool {
     outer.start <= block.rows.start && block.rows.end <= outer.end && !block.rows.is_empty()
 }
 
-/// What an own block is compared with: itself, the own blocks behind it, and rows of others.
+/// What a block is compared with: itself and the blocks behind it, if each two of its rows are a pair, and the others of
+/// rectangles.
 fn sides<'a>(
     share: &Share,
     (block, from_it_on): (&'a Block, &'a [Block]),
     (blocks, size): (&'a [Block], usize),
 ) -> Vec<Side<'a>> {
     let mut sides = Vec::new();
-    if share.among {
-        let own = from_it_on.iter().filter(|other| is_within(&share.own, other));
-        sides.extend(own.enumerate().map(|(at, other)| Side::of_block(other, at == 0)));
+    if is_within(&share.among, block) {
+        let among = from_it_on.iter().filter(|other| is_within(&share.among, other));
+        let side = |(at, other): (usize, &'a Block)| match share.counts {
+            Counts::Once => Side { later_only: at == 0, ..Side::of_rows(other.rows.clone()) },
+            _ => Side::of_block(other, at == 0),
+        };
+        sides.extend(among.enumerate().map(side));
     }
     for rectangle in share.rectangles.iter().filter(|rectangle| is_within(&rectangle.rows, block)) {
-        if share.symmetric {
+        if share.counts == Counts::ForBoth {
             let others = blocks.iter().filter(|other| is_within(&rectangle.others, other));
             sides.extend(others.map(|other| Side::of_block(other, false)));
         } else {

@@ -2,12 +2,12 @@
 //!
 //! Rows are compared in blocks (see [`super::blocks`]). Without `top_k` the number of neighbours is not known
 //! beforehand: if they turn out to be too many to be kept, blocks are done one after the other instead, each
-//! against all its partners. A share of which each pair is wanted for one row only is always done so.
+//! against all its partners.
 
 use super::blocks::{BLOCK_STEP, Block, Board, Found, Hit, Side, Worker};
 use super::candidates::{Bench, room};
 use super::scorer::DenseScorer;
-use super::share::Share;
+use super::share::{Counts, Share};
 use super::tiles::{ByteTiles, Tiles, WordTiles};
 use super::way::Way;
 use super::{Ended, NEIGHBOURS_UNDER_WAY, Search};
@@ -60,7 +60,7 @@ impl<'a> Screen<'a> {
         matrix: &'a DenseRows,
         (margin, way): (Margin, Way),
     ) -> Self {
-        let lists = share.listed().iter().map(ExactSizeIterator::len).sum();
+        let lists = share.lists();
         let (margin, loose) = match way {
             Way::Words(_) => (margin, false),
             Way::Bytes(..) => (Margin::of_bounds(), true),
@@ -144,35 +144,45 @@ impl<'a> Screen<'a> {
         &self,
         mut take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
     ) -> Result<(), Ended<E>> {
-        let search = self.board.search;
-        let mut rows = self.share.own.clone();
         // How many neighbours a row has is not known before the first ones are done.
-        let mut size = BLOCK_STEP;
-        while !rows.is_empty() {
-            let wave_end = rows.end.min(rows.start + size * rayon::current_num_threads());
-            let starts: Vec<usize> = (rows.start..wave_end).step_by(size).collect();
-            let blocks: Vec<Vec<Block>> = starts
-                .par_iter()
-                .map(|start| self.compare_whole(*start..wave_end.min(start + size)))
-                .collect();
-            if search.stopped() {
-                return Err(Ended::Stopped);
+        let (mut size, mut done) = (BLOCK_STEP, 0);
+        for mut rows in self.share.rows.iter().cloned() {
+            while !rows.is_empty() {
+                let wave = rows.start..rows.end.min(rows.start + size * rayon::current_num_threads());
+                rows.start = wave.end;
+                done += wave.len();
+                let most = self.run_wave(wave, size, &mut take)?;
+                self.board.search.tell(done, self.share.row_count());
+                size = (size * 4).min(self.block_rows(most));
             }
-            let mut most = 1;
-            let mut take_all = |row: usize, neighbours: &[Neighbour]| {
-                most = most.max(neighbours.len());
-                take(row, neighbours)
-            };
-            let blocks = blocks.into_iter().flatten().collect();
-            self.hand_over(blocks, &mut take_all)?;
-            rows.start = wave_end;
-            (search.done)(self.share.own.len() - rows.len());
-            size = (size * 4).min(self.block_rows(most));
         }
         Ok(())
     }
 
-    /// Compares own rows with all their partners, in as many blocks as have different partners.
+    /// Compares rows in blocks of this size at the same time and hands them over. Returns the most neighbours that one of
+    /// them has, 1 at least.
+    fn run_wave<E: Send>(
+        &self,
+        rows: Range<usize>,
+        size: usize,
+        take: &mut (impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send),
+    ) -> Result<usize, Ended<E>> {
+        let starts: Vec<usize> = rows.clone().step_by(size).collect();
+        let compare = |start: &usize| self.compare_whole(*start..rows.end.min(start + size));
+        let blocks: Vec<Vec<Block>> = starts.par_iter().map(compare).collect();
+        if self.board.search.stopped() {
+            return Err(Ended::Stopped);
+        }
+        let mut most = 1;
+        let mut take_all = |row: usize, neighbours: &[Neighbour]| {
+            most = most.max(neighbours.len());
+            take(row, neighbours)
+        };
+        self.hand_over(blocks.into_iter().flatten().collect(), &mut take_all)?;
+        Ok(most)
+    }
+
+    /// Compares rows with all their partners, in as many blocks as have different partners.
     fn compare_whole(&self, rows: Range<usize>) -> Vec<Block> {
         match &self.way {
             Way::Words(kernel) => self.compare_by(rows, self.in_words(false, *kernel)),
@@ -185,10 +195,10 @@ impl<'a> Screen<'a> {
         let whole = |piece: Range<usize>| {
             let block = self.block(piece.clone());
             worker.load(&block);
-            for others in self.share.partners_once(piece.end - 1) {
+            for others in self.share.partners_in_order(piece.end - 1) {
                 worker.meet(&block, Side::of_rows(others));
             }
-            if self.share.symmetric {
+            if self.share.counts == Counts::Once && self.share.among.contains(&piece.start) {
                 worker.meet(&block, Side { later_only: true, ..Side::of_rows(piece) });
             }
             block
@@ -211,7 +221,7 @@ impl<'a> Screen<'a> {
     fn block_rows(&self, neighbours: usize) -> usize {
         let threads = rayon::current_num_threads();
         let in_cache = BLOCK_BYTES / (self.way.bytes_of_number() * self.matrix.matrix.stride());
-        let even = self.share.own.len().div_ceil(threads * BLOCKS_PER_THREAD);
+        let even = self.share.row_count().div_ceil(threads * BLOCKS_PER_THREAD);
         let in_memory = match self.board.search.selection.top_k {
             Some(_) => usize::MAX,
             None => NEIGHBOURS_UNDER_WAY / neighbours / threads,

@@ -11,4 +11,4 @@ mod turned;
 mod weights;
 
 pub(super) use by_row::neighbours;
-pub(super) use screen::SparseScreen;
+pub(super) use screen::{SparseScreen, can_turn};

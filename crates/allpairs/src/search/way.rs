@@ -32,14 +32,16 @@ const LOOKED_AT: f64 = 0.3;
 /// Closer looks for each neighbour that is asked for, taken while floors are not high yet, without first ones.
 const EARLY: f64 = 5.0;
 
-/// Nanoseconds that a list takes besides its pairs for each neighbour that is asked for, without first floors.
-const LIST: f64 = 500.0;
+/// Nanoseconds that a list takes besides its pairs for each neighbour that is asked for, without first floors, and the
+/// part of all its time that first floors can save.
+const LIST: f64 = 1500.0;
+const SAVED_BY_FLOORS: f64 = 0.35;
 
 /// Nanoseconds that a round of finding first floors takes for each row, and what each column and each neighbour that is
 /// asked for add.
 const ROUND: f64 = 100.0;
 const ROUND_COLUMN: f64 = 0.6;
-const ROUND_NEIGHBOUR: f64 = 20.0;
+const ROUND_NEIGHBOUR: f64 = 60.0;
 
 /// How rows are compared.
 #[derive(Debug)]
@@ -87,28 +89,42 @@ fn first_floors(
     kernel: bytes::Kernel,
 ) -> Option<FirstFloors> {
     let top_k = search.selection.top_k?;
-    // All others go to landmarks and are packed, however few lists gain by it.
-    let lists: usize = share.listed().iter().map(ExactSizeIterator::len).sum();
-    let for_each_list = (search.others.len() as f64 / lists.max(1) as f64).max(1.0);
-    let columns = matrix.0.matrix.columns() as f64;
-    let rounds = rounds((columns, top_k), (share.pairs_of_a_list(), for_each_list), kernel);
+    let (others, lists) = (search.others.len().max(1) as f64, share.lists().max(1) as f64);
+    let of_lists = Lists {
+        columns: matrix.0.matrix.columns() as f64,
+        top_k: top_k as f64,
+        pairs: share.pairs_of_a_list(),
+        met: (share.met_by_a_list() / others).min(1.0),
+        placed: (others / lists).max(1.0),
+    };
+    let rounds = rounds(of_lists, FirstFloors::compared(top_k, kernel));
     let (rows, others) = (&share.listed()[..], &search.others);
     FirstFloors::find(matrix, kernel, Wanted { rows, others, top_k, rounds, stop: search.stop })
 }
 
-/// Rounds of first floors that are worth their time, for lists with so many pairs each and so many others for each list.
-fn rounds(
-    (columns, top_k): (f64, usize),
-    (pairs, for_each_list): (f64, f64),
-    kernel: bytes::Kernel,
-) -> usize {
-    let of_a_list = PAIR * columns * pairs + LIST * top_k as f64;
-    let [placed, compared] = FirstFloors::compared(top_k, kernel).map(|rows| PAIR * rows as f64);
+/// What lists that may begin with floors have to do with, on average.
+struct Lists {
+    columns: f64,
+    top_k: f64,
+    pairs: f64,
+    /// The part of all others that a list meets.
+    met: f64,
+    /// Rows that go to landmarks and are packed for each list: all others, however few lists gain by it.
+    placed: f64,
+}
+
+/// Rounds of first floors that are worth their time, given what [`FirstFloors::compared`] says.
+fn rounds(lists: Lists, compared: [usize; 2]) -> usize {
+    let of_a_list = PAIR * lists.columns * lists.pairs + LIST * lists.top_k;
+    let [landmarks, compared] = compared.map(|rows| PAIR * rows as f64);
     let of_a_round = ROUND
-        + ROUND_NEIGHBOUR * top_k as f64
-        + columns * (compared + for_each_list * (ROUND_COLUMN + placed));
-    // What is looked at in vain falls about with the number of rounds, so that the best number is a root.
-    (of_a_list / of_a_round).sqrt() as usize
+        + ROUND_NEIGHBOUR * lists.top_k
+        + lists.columns * (compared + lists.placed * (ROUND_COLUMN + landmarks));
+    let saved = SAVED_BY_FLOORS * of_a_list;
+    // What is looked at in vain falls about with the number of rounds, so that the best number is a root. A list that
+    // meets a part of all others does not learn by itself what is good enough.
+    let rounds = (saved / lists.met.max(f64::EPSILON).sqrt() / of_a_round).sqrt().round();
+    if rounds * of_a_round > saved { 0 } else { rounds as usize }
 }
 
 /// About so many pairs of a list are not told from its neighbours by bytes.
@@ -120,7 +136,7 @@ fn expected_looks(
     let sample = |range: &Range<usize>, count: usize| {
         range.clone().step_by((range.len() / count).max(1)).take(count).collect::<Vec<usize>>()
     };
-    let (rows, others) = (sample(&search.rows, SAMPLED), sample(&search.others, SAMPLED_OTHERS));
+    let (rows, others) = (share.sample(SAMPLED), sample(&search.others, SAMPLED_OTHERS));
     let (vectors, Selection { top_k, threshold }) = (Vectors::best(), search.selection);
     let stored = |row: usize| Some((matrix.stored_row(row)?, matrix.norms[row]));
     let looks_of = |row: &usize| {
@@ -140,7 +156,7 @@ fn expected_looks(
         scores.iter().filter(is_near).count()
     };
     let looks = rows.par_iter().map(looks_of).sum::<usize>() as f64 / rows.len().max(1) as f64;
-    let met = (2.0 * share.pairs_of_a_list()).min(search.others.len() as f64) / others.len().max(1) as f64;
+    let met = share.met_by_a_list() / others.len().max(1) as f64;
     match (first, top_k) {
         (Some(_), _) => looks * met * LOOKED_AT,
         // The best one of a sample stands for so many rows, but not for more than are wanted.
@@ -161,9 +177,15 @@ mod tests {
     /// A share of 500 rows among 200,000 once took three times as long by them.
     #[test]
     fn few_rows_among_many_others_have_no_rounds_of_first_floors() {
-        let rounds =
-            |pairs, for_each_list| rounds((384.0, 10), (pairs, for_each_list), bytes::Kernel::Portable);
-        assert_eq!([rounds(25_000.0, 1.0), rounds(200_000.0, 4.0)], [4, 8]);
-        assert!(rounds(200_000.0, 400.0) < 2);
+        let rounds = |pairs, met, placed| {
+            rounds(Lists { columns: 384.0, top_k: 10.0, pairs, met, placed }, [128, 288])
+        };
+        assert_eq!(
+            [rounds(25_000.0, 1.0, 1.0), rounds(41_000.0, 0.41, 1.6), rounds(200_000.0, 1.0, 4.0)],
+            [3, 4, 5]
+        );
+        assert_eq!(rounds(200_000.0, 1.0, 400.0), 0);
+        // One of 64 hosts: three rounds took more than they saved.
+        assert_eq!(rounds(10_000.0, 0.1, 6.4), 0);
     }
 }

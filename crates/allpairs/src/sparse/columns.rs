@@ -3,7 +3,7 @@
 //! So memory depends on the entries alone, whatever width a file claims; and whatever a search leaves out of a row
 //! because many rows have it, are the columns from a number on.
 
-use super::row::Columns;
+use super::row::{Column, Columns, with_columns};
 use crate::score::LANES;
 use rayon::prelude::*;
 
@@ -20,29 +20,35 @@ pub(super) struct Numbered {
     pub(super) lanes: Vec<u8>,
 }
 
-/// Numbers the columns of all entries, all of them below `width`.
-pub(super) fn number(columns: Vec<u32>, width: u64) -> Numbered {
-    let mut order = counted(&columns, width);
+/// Numbers the columns of all entries, all of them below `width`, in their places.
+pub(super) fn number(columns: Columns, width: u64) -> Numbered {
+    let mut order = with_columns!(&columns, columns => counted(columns, width));
     order.par_sort_unstable();
     let numbers = Numbers::new(&order);
-    let numbered = if order.len() <= 1 << 16 {
-        Columns::Short(columns.par_iter().map(|column| numbers.of(*column) as u16).collect())
-    } else {
-        let mut columns = columns;
-        columns.par_iter_mut().for_each(|column| *column = numbers.of(*column));
-        Columns::Long(columns)
+    let numbered = match columns {
+        Columns::Long(columns) if Columns::are_short(order.len() as u64) => {
+            Columns::Short(columns.par_iter().map(|column| u16::cut(numbers.of(*column))).collect())
+        }
+        mut columns => {
+            with_columns!(&mut columns, columns => renumber(columns, &numbers));
+            columns
+        }
     };
     let lanes = order.iter().map(|(_, column)| (*column as usize % LANES) as u8).collect();
     Numbered { columns: numbered, counts: order.into_iter().map(|(count, _)| count).collect(), lanes }
 }
 
+fn renumber<C: Column>(columns: &mut [C], numbers: &Numbers) {
+    columns.par_iter_mut().for_each(|column| *column = C::cut(numbers.of((*column).into())));
+}
+
 /// Entries of each column that has any, and the column.
-fn counted(columns: &[u32], width: u64) -> Vec<(u32, u32)> {
+fn counted<C: Column>(columns: &[C], width: u64) -> Vec<(u32, u32)> {
     // A table of all columns is faster, but a file may claim any number of them.
     if width <= FEW_COLUMNS || width <= columns.len() as u64 {
-        let of_piece = |piece: &[u32]| {
+        let of_piece = |piece: &[C]| {
             let mut counts = vec![0u32; width as usize];
-            piece.iter().for_each(|column| counts[*column as usize] += 1);
+            piece.iter().for_each(|column| counts[(*column).into() as usize] += 1);
             counts
         };
         let piece = columns.len().div_ceil(rayon::current_num_threads()).max(1);
@@ -54,7 +60,7 @@ fn counted(columns: &[u32], width: u64) -> Vec<(u32, u32)> {
     }
     let mut sorted = columns.to_vec();
     sorted.par_sort_unstable();
-    sorted.chunk_by(|a, b| a == b).map(|same| (same.len() as u32, same[0])).collect()
+    sorted.chunk_by(|a, b| a == b).map(|same| (same.len() as u32, same[0].into())).collect()
 }
 
 /// The new number of each column.
@@ -95,7 +101,7 @@ mod tests {
     fn columns_are_numbered_from_rare_to_frequent_whatever_the_width() {
         let far = 4_000_000_000;
         for (other, width) in [(8, 20), (far, u64::from(u32::MAX))] {
-            let numbered = number(vec![9, other, 3, 9, 3, 9], width);
+            let numbered = number(Columns::Long(vec![9, other, 3, 9, 3, 9]), width);
             let Columns::Short(columns) = numbered.columns else { panic!("few columns need 16 bits") };
             assert_eq!(columns, [2, 0, 1, 2, 1, 2], "{width}");
             assert_eq!(numbered.counts, [1, 2, 3]);
@@ -106,7 +112,7 @@ mod tests {
     #[test]
     fn more_columns_than_16_bits_count_are_told_apart() {
         let columns: Vec<u32> = (0..(1 << 16) + 1).rev().collect();
-        let numbered = number(columns.clone(), 1 << 17);
+        let numbered = number(Columns::Long(columns.clone()), 1 << 17);
         let Columns::Long(numbers) = numbered.columns else { panic!("so many columns need 32 bits") };
         assert_eq!(numbers, columns);
     }

@@ -1,6 +1,6 @@
 //! The rows of one file, checked and in order.
 
-use super::row::{Row, Values};
+use super::row::{Column, Columns, Row, Values, with_columns};
 use crate::element::{Element, decode};
 use crate::npy::Encoding;
 use crate::problem::FileProblem;
@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 
 /// Rows that a thread takes at a time.
 const ROWS_OF_PIECE: usize = 1024;
+
+/// Entries of a row that are sorted by numbers of 64 bits.
+const SHORT_ROW: usize = 64;
 
 /// Columns must fit the 32 bits in which they are kept.
 const MOST_COLUMNS: u64 = u32::MAX as u64;
@@ -22,7 +25,7 @@ pub(crate) struct SparseFile {
     /// Where each row begins in what follows, and the length of that at the end.
     pub(super) offsets: Vec<usize>,
     /// The columns of all entries.
-    pub(super) indices: Vec<u32>,
+    pub(super) indices: Columns,
     pub(super) values: Values,
     pub(super) element: Element,
 }
@@ -39,9 +42,9 @@ pub(crate) struct StoredCsr {
 }
 
 /// Columns of entries as they are stored.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Indices {
-    pub(crate) columns: Vec<u32>,
+    pub(crate) columns: Columns,
     /// Place and number of the first column that there is not, among the entries of the rows.
     pub(crate) wrong: Option<(usize, i64)>,
 }
@@ -49,17 +52,22 @@ pub(crate) struct Indices {
 impl Indices {
     /// Columns, and the first place from `begin` on where one is not below `width`.
     pub(crate) fn new(numbers: &[i64], (width, begin): (u64, usize)) -> Self {
-        let mut columns = vec![0; numbers.len()];
-        let wrong = narrow(numbers.iter().copied(), &mut columns, width, |at| at >= begin);
+        let mut columns = if Columns::are_short(width) {
+            Columns::Short(vec![0; numbers.len()])
+        } else {
+            Columns::Long(vec![0; numbers.len()])
+        };
+        let counts = |at: usize| at >= begin;
+        let wrong = with_columns!(&mut columns, out => narrow(numbers.iter().copied(), out, width, counts));
         Self { columns, wrong }
     }
 }
 
-/// Puts columns into 32 bits. Tells place and number of the first one that is not below `width` and of which the
-/// place counts.
-pub(crate) fn narrow(
+/// Puts columns into as few bits as they are kept in. Tells place and number of the first one that is not below `width`
+/// and of which the place counts.
+pub(crate) fn narrow<C: Column>(
     numbers: impl Iterator<Item = i64> + Clone,
-    columns: &mut [u32],
+    columns: &mut [C],
     width: u64,
     counts: impl Fn(usize) -> bool,
 ) -> Option<(usize, i64)> {
@@ -67,7 +75,7 @@ pub(crate) fn narrow(
     let is_wrong = |number: i64| number.cast_unsigned() >= width;
     let mut any_wrong = false;
     for (number, column) in numbers.clone().zip(columns) {
-        *column = number as u32;
+        *column = C::cut(number as u32);
         any_wrong |= is_wrong(number);
     }
     let mut wrong = numbers.enumerate().filter(|(at, number)| is_wrong(*number) && counts(*at));
@@ -118,10 +126,11 @@ impl SparseFile {
         }
         let mut file =
             Self { path: path.to_owned(), columns, offsets, indices: indices.columns, values, element };
-        match &mut file.values {
-            Values::Short(values) => put_in_order(&mut file.offsets, &mut file.indices, values),
-            Values::Long(values) => put_in_order(&mut file.offsets, &mut file.indices, values),
-        }
+        let offsets = &mut file.offsets;
+        with_columns!(&mut file.indices, columns => match &mut file.values {
+            Values::Short(values) => put_in_order(offsets, columns, values),
+            Values::Long(values) => put_in_order(offsets, columns, values),
+        });
         Ok(file)
     }
 
@@ -130,7 +139,7 @@ impl SparseFile {
     }
 
     pub(crate) fn row(&self, row: usize) -> Row<'_> {
-        Row::of_file(&self.indices, &self.values, self.offsets[row]..self.offsets[row + 1])
+        self.indices.of(self.offsets[row]..self.offsets[row + 1], &self.values)
     }
 }
 
@@ -161,7 +170,7 @@ impl Value for f32 {}
 impl Value for f64 {}
 
 /// Brings the entries of every row into order, and rows together of which fewer are left than were stored.
-fn put_in_order<T: Value>(offsets: &mut [usize], indices: &mut Vec<u32>, values: &mut Vec<T>) {
+fn put_in_order<C: Column, T: Value>(offsets: &mut [usize], indices: &mut Vec<C>, values: &mut Vec<T>) {
     let mut kept = vec![0; offsets.len() - 1];
     let pieces = pieces(indices, offsets).into_par_iter().zip(pieces(values, offsets));
     pieces.zip(kept.par_chunks_mut(ROWS_OF_PIECE)).for_each(|(((rows, indices), (_, values)), kept)| {
@@ -174,10 +183,10 @@ fn put_in_order<T: Value>(offsets: &mut [usize], indices: &mut Vec<u32>, values:
     close_gaps(offsets, &kept, (indices, values));
 }
 
-fn close_gaps<T: Value>(
+fn close_gaps<C: Column, T: Value>(
     offsets: &mut [usize],
     kept: &[usize],
-    (indices, values): (&mut Vec<u32>, &mut Vec<T>),
+    (indices, values): (&mut Vec<C>, &mut Vec<T>),
 ) {
     let whole = offsets.windows(2).zip(kept).all(|(ends, kept)| ends[1] - ends[0] == *kept);
     if !whole || offsets[0] > 0 {
@@ -208,15 +217,17 @@ pub(super) fn pieces<'a, T>(all: &'a mut [T], offsets: &[usize]) -> Vec<(Range<u
 }
 
 /// Returns how many entries are left, at the front; `room` is for what takes place.
-fn put_row_in_order<T: Value>(indices: &mut [u32], values: &mut [T], room: &mut Vec<(u32, T)>) -> usize {
+fn put_row_in_order<C: Column, T: Value>(
+    indices: &mut [C],
+    values: &mut [T],
+    room: &mut Vec<(C, T)>,
+) -> usize {
     let zero = T::default();
     let has_zero = values.iter().fold(false, |any, value| any | (*value == zero));
     if indices.is_sorted_by(|a, b| a < b) && !has_zero {
         return indices.len();
     }
-    room.clear();
-    room.extend(indices.iter().copied().zip(values.iter().copied()));
-    room.sort_by_key(|entry| entry.0);
+    sort(indices, values, room);
     let mut kept = 0;
     for of_column in room.chunk_by(|a, b| a.0 == b.0) {
         // Added up in the precision in which they are stored, in the order in which they are.
@@ -227,6 +238,24 @@ fn put_row_in_order<T: Value>(indices: &mut [u32], values: &mut [T], room: &mut 
         }
     }
     kept
+}
+
+/// Puts entries into the order of their columns; those of one column stay in the order in which they are.
+fn sort<C: Column, T: Value>(indices: &[C], values: &[T], room: &mut Vec<(C, T)>) {
+    room.clear();
+    if indices.len() <= SHORT_ROW {
+        let mut order = [0u64; SHORT_ROW];
+        let order = &mut order[..indices.len()];
+        for (at, (order, column)) in order.iter_mut().zip(indices).enumerate() {
+            *order = u64::from((*column).into()) << 32 | at as u64;
+        }
+        // Whole numbers are sorted faster, by networks.
+        order.sort_unstable();
+        room.extend(order.iter().map(|at| *at as u32 as usize).map(|at| (indices[at], values[at])));
+        return;
+    }
+    room.extend(indices.iter().copied().zip(values.iter().copied()));
+    room.sort_by_key(|entry| entry.0);
 }
 
 #[cfg(test)]
@@ -250,9 +279,24 @@ mod tests {
         let stored = stored(&[1, 5, 5, 7], &[99, 7, 2, 7, 3, 1, 1, -1], &values);
         let file = SparseFile::new(Path::new("x"), stored).unwrap();
         assert_eq!(file.offsets, [0, 2, 2, 2]);
-        assert_eq!(file.indices, [2, 7]);
-        let Values::Short(values) = file.values else { panic!("float32 stays as it is") };
+        let (Columns::Short(columns), Values::Short(values)) = (file.indices, file.values) else {
+            panic!("few columns take 16 bits, and float32 stays as it is")
+        };
+        assert_eq!(columns, [2, 7]);
         assert_eq!(values, [5.0, 3.0]);
+    }
+
+    #[test]
+    fn short_and_long_rows_are_sorted_with_equal_columns_in_the_order_in_which_they_are_stored() {
+        for count in [2, SHORT_ROW, SHORT_ROW + 1, 3 * SHORT_ROW] {
+            let columns: Vec<u16> = (0..count).map(|at| (at * 7919 % (count / 2 + 1)) as u16).collect();
+            let places: Vec<f32> = (0..count).map(|at| at as f32).collect();
+            let mut expected: Vec<(u16, f32)> = columns.iter().copied().zip(places.clone()).collect();
+            let mut sorted = Vec::new();
+            sort(&columns, &places, &mut sorted);
+            expected.sort_by_key(|entry| entry.0);
+            assert_eq!(sorted, expected, "{count}");
+        }
     }
 
     #[test]

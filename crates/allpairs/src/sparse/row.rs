@@ -4,6 +4,9 @@ use crate::element::Element;
 use rayon::prelude::*;
 use std::ops::Range;
 
+/// Numbers that 16 bits tell apart.
+const SHORT_NUMBERS: u64 = 1 << 16;
+
 /// Columns of the entries of many rows.
 #[derive(Debug)]
 pub(crate) enum Columns {
@@ -41,7 +44,75 @@ enum RowValues<'a> {
     Long(&'a [f64]),
 }
 
+/// A column as it is kept.
+pub(crate) trait Column: Copy + Default + Ord + Into<u32> + Send + Sync {
+    /// The lowest bits of a number, which are all of it where columns are as few as that.
+    fn cut(number: u32) -> Self;
+}
+
+impl Column for u16 {
+    #[inline]
+    fn cut(number: u32) -> Self {
+        number as Self
+    }
+}
+
+impl Column for u32 {
+    #[inline]
+    fn cut(number: u32) -> Self {
+        number
+    }
+}
+
+/// Does something with columns, however they are kept.
+macro_rules! with_columns {
+    ($columns:expr, $each:ident => $done:expr) => {
+        match $columns {
+            $crate::sparse::Columns::Short($each) => $done,
+            $crate::sparse::Columns::Long($each) => $done,
+        }
+    };
+}
+
+pub(super) use with_columns;
+
 impl Columns {
+    /// Whether 16 bits are enough for columns below this width.
+    pub(crate) fn are_short(width: u64) -> bool {
+        width <= SHORT_NUMBERS
+    }
+
+    /// The column of one entry.
+    pub(super) fn at(&self, entry: usize) -> u32 {
+        match self {
+            Self::Short(columns) => columns[entry].into(),
+            Self::Long(columns) => columns[entry],
+        }
+    }
+
+    /// Adds other columns; all take 32 bits if some do.
+    pub(super) fn append(&mut self, others: Self) {
+        *self = match (std::mem::replace(self, Self::Short(Vec::new())), others) {
+            (one, others) if one.len() == 0 => others,
+            (Self::Short(mut one), Self::Short(others)) => {
+                one.extend(others);
+                Self::Short(one)
+            }
+            (one, others) => {
+                let mut one = one.into_long();
+                one.extend(others.into_long());
+                Self::Long(one)
+            }
+        };
+    }
+
+    fn into_long(self) -> Vec<u32> {
+        match self {
+            Self::Short(columns) => columns.into_iter().map(u32::from).collect(),
+            Self::Long(columns) => columns,
+        }
+    }
+
     pub(super) fn of<'a>(&'a self, range: Range<usize>, values: &'a Values) -> Row<'a> {
         let columns = match self {
             Self::Short(columns) => RowColumns::Short(&columns[range.clone()]),
@@ -50,18 +121,13 @@ impl Columns {
         Row { columns, values: values.of(range) }
     }
 
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::Short(columns) => columns.len(),
-            Self::Long(columns) => columns.len(),
-        }
+    pub(crate) fn len(&self) -> usize {
+        with_columns!(self, columns => columns.len())
     }
-}
 
-impl Columns {
     /// Columns below `end`, those of one piece after the other.
     pub(crate) fn new(pieces: &[Vec<u32>], end: usize) -> Self {
-        if end <= 1 << 16 {
+        if Self::are_short(end as u64) {
             return Self::Short(joined(pieces, |column| column as u16));
         }
         Self::Long(joined(pieces, |column| column))
@@ -122,10 +188,6 @@ impl Values {
 }
 
 impl<'a> Row<'a> {
-    pub(super) fn of_file(columns: &'a [u32], values: &'a Values, range: Range<usize>) -> Self {
-        Self { columns: RowColumns::Long(&columns[range.clone()]), values: values.of(range) }
-    }
-
     pub(crate) fn len(self) -> usize {
         match self.columns {
             RowColumns::Short(columns) => columns.len(),

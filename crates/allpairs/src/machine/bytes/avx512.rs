@@ -1,6 +1,6 @@
 //! Tiles by `vpdpbusd` on 512 bits.
 
-use super::{ColumnPanel, Floors, RowPanel, Tile};
+use super::{ColumnPanel, Floors, Greatest, NUMBER, RowPanel, Tile};
 use std::arch::asm;
 use std::arch::x86_64::*;
 
@@ -133,24 +133,43 @@ pub(super) unsafe fn compare(rows: RowPanel, columns: ColumnPanel, floors: Floor
 /// # Safety
 /// AVX-512 VNNI is there, and all lengths are those that `Kernel::raise` checks.
 #[target_feature(enable = "avx512f,avx512vnni")]
-pub(super) unsafe fn raise(rows: RowPanel, columns: ColumnPanel, greatest: &mut [f32]) {
+pub(super) unsafe fn raise(
+    rows: RowPanel,
+    columns: ColumnPanel,
+    of_rows: Greatest,
+    mut of_columns: Option<Greatest>,
+) {
     let depth = rows.bytes.len() / ROWS;
     // SAFETY: the caller's promise.
     let sums = unsafe { sums(rows.bytes.as_ptr(), columns.bytes.as_ptr(), columns.starts.as_ptr(), depth) };
     // SAFETY: the caller's promise.
     let (steps, errors) = unsafe { (load(columns.steps.as_ptr()), load(columns.errors.as_ptr())) };
-    for (row, greatest) in greatest.chunks_exact_mut(COLUMNS).enumerate() {
+    for (row, sums) in sums.into_iter().enumerate() {
         let (step, error) = (_mm512_set1_ps(rows.steps[row]), _mm512_set1_ps(rows.errors[row]));
-        let more = _mm512_add_ps(error, _mm512_set1_ps(1.0));
-        for (side, greatest) in greatest.as_chunks_mut::<16>().0.iter_mut().enumerate() {
-            let of_column = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[row][side]), steps[side]);
-            let margin = _mm512_fmadd_ps(errors[side], more, error);
-            let least = _mm512_fmsub_ps(of_column, step, margin);
-            // SAFETY: it has as many numbers as a vector.
-            unsafe {
-                let raised = _mm512_max_ps(_mm512_loadu_ps(greatest.as_ptr()), least);
-                _mm512_storeu_ps(greatest.as_mut_ptr(), raised);
+        for side in 0..2 {
+            let margin = _mm512_fmadd_ps(errors[side], error, _mm512_add_ps(errors[side], error));
+            let steps = _mm512_mul_ps(steps[side], step);
+            let least = _mm512_fmsub_ps(_mm512_cvtepi32_ps(sums[side]), steps, margin);
+            let place = row * COLUMNS + side * 16;
+            raise_one(least, &mut of_rows.scores[place..][..16], of_rows.number);
+            if let Some(Greatest { scores, number }) = &mut of_columns {
+                raise_one(least, &mut scores[place..][..16], *number);
             }
         }
+    }
+}
+
+/// Raises sixteen scores to others with this number.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn raise_one(least: __m512, greatest: &mut [f32], number: u8) {
+    let (kept, number) = (_mm512_set1_epi32(!NUMBER), _mm512_set1_epi32(i32::from(number)));
+    // Whatever is in the first and in the second, and whatever is in the third.
+    let numbered = _mm512_ternarylogic_epi32::<0xea>(_mm512_castps_si512(least), kept, number);
+    let greatest = &mut greatest[..16];
+    // SAFETY: there are as many numbers as in a vector.
+    unsafe {
+        let raised = _mm512_max_ps(_mm512_loadu_ps(greatest.as_ptr()), _mm512_castsi512_ps(numbered));
+        _mm512_storeu_ps(greatest.as_mut_ptr(), raised);
     }
 }

@@ -1,6 +1,6 @@
 //! Tiles by `vpdpbusd` on 256 bits.
 
-use super::{ColumnPanel, Floors, RowPanel, Tile};
+use super::{ColumnPanel, Floors, Greatest, NUMBER, RowPanel, Tile};
 use std::arch::asm;
 use std::arch::x86_64::*;
 
@@ -126,24 +126,42 @@ pub(super) unsafe fn compare(rows: RowPanel, columns: ColumnPanel, floors: Floor
 /// # Safety
 /// AVX-VNNI, AVX2 and FMA are there, and all lengths are those that `Kernel::raise` checks.
 #[target_feature(enable = "avx2,fma,avxvnni")]
-pub(super) unsafe fn raise(rows: RowPanel, columns: ColumnPanel, greatest: &mut [f32]) {
+pub(super) unsafe fn raise(
+    rows: RowPanel,
+    columns: ColumnPanel,
+    of_rows: Greatest,
+    mut of_columns: Option<Greatest>,
+) {
     let depth = rows.bytes.len() / ROWS;
     // SAFETY: the caller's promise.
     let sums = unsafe { sums(rows.bytes.as_ptr(), columns.bytes.as_ptr(), columns.starts.as_ptr(), depth) };
     // SAFETY: the caller's promise.
     let (steps, errors) = unsafe { (load(columns.steps.as_ptr()), load(columns.errors.as_ptr())) };
-    for (row, greatest) in greatest.chunks_exact_mut(COLUMNS).enumerate() {
+    for (row, sums) in sums.into_iter().enumerate() {
         let (step, error) = (_mm256_set1_ps(rows.steps[row]), _mm256_set1_ps(rows.errors[row]));
-        let more = _mm256_add_ps(error, _mm256_set1_ps(1.0));
-        for (side, greatest) in greatest.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-            let of_column = _mm256_mul_ps(_mm256_cvtepi32_ps(sums[row][side]), steps[side]);
-            let margin = _mm256_fmadd_ps(errors[side], more, error);
-            let least = _mm256_fmsub_ps(of_column, step, margin);
-            // SAFETY: it has as many numbers as a vector.
-            unsafe {
-                let raised = _mm256_max_ps(_mm256_loadu_ps(greatest.as_ptr()), least);
-                _mm256_storeu_ps(greatest.as_mut_ptr(), raised);
+        for side in 0..SIDES {
+            let margin = _mm256_fmadd_ps(errors[side], error, _mm256_add_ps(errors[side], error));
+            let steps = _mm256_mul_ps(steps[side], step);
+            let least = _mm256_fmsub_ps(_mm256_cvtepi32_ps(sums[side]), steps, margin);
+            let place = row * COLUMNS + side * 8;
+            raise_one(least, &mut of_rows.scores[place..][..8], of_rows.number);
+            if let Some(Greatest { scores, number }) = &mut of_columns {
+                raise_one(least, &mut scores[place..][..8], *number);
             }
         }
+    }
+}
+
+/// Raises eight scores to others with this number.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn raise_one(least: __m256, greatest: &mut [f32], number: u8) {
+    let kept = _mm256_and_si256(_mm256_castps_si256(least), _mm256_set1_epi32(!NUMBER));
+    let numbered = _mm256_or_si256(kept, _mm256_set1_epi32(i32::from(number)));
+    let greatest = &mut greatest[..8];
+    // SAFETY: there are as many numbers as in a vector.
+    unsafe {
+        let raised = _mm256_max_ps(_mm256_loadu_ps(greatest.as_ptr()), _mm256_castsi256_ps(numbered));
+        _mm256_storeu_ps(greatest.as_mut_ptr(), raised);
     }
 }

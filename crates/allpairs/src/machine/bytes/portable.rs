@@ -1,6 +1,6 @@
 //! Tiles by instructions that every machine has: to compare the others with, not to be fast.
 
-use super::{ColumnPanel, Floors, RowPanel, Tile};
+use super::{ColumnPanel, Floors, Greatest, NUMBER, RowPanel, Tile};
 
 pub(super) const ROWS: usize = 4;
 pub(super) const COLUMNS: usize = 16;
@@ -22,15 +22,29 @@ pub(super) fn compare(rows: RowPanel, columns: ColumnPanel, floors: Floors, tile
     any
 }
 
-pub(super) fn raise(rows: RowPanel, columns: ColumnPanel, greatest: &mut [f32]) {
-    for (row, greatest) in greatest.chunks_exact_mut(COLUMNS).enumerate() {
+pub(super) fn raise(
+    rows: RowPanel,
+    columns: ColumnPanel,
+    of_rows: Greatest,
+    mut of_columns: Option<Greatest>,
+) {
+    for row in 0..ROWS {
         let (step, error) = (rows.steps[row], rows.errors[row]);
         for (column, sum) in row_sums(rows, columns, row).into_iter().enumerate() {
-            let margin = columns.errors[column].mul_add(1.0 + error, error);
-            let least = (sum as f32 * columns.steps[column]).mul_add(step, -margin);
-            greatest[column] = greatest[column].max(least);
+            let margin = columns.errors[column].mul_add(error, columns.errors[column] + error);
+            let least = (sum as f32).mul_add(columns.steps[column] * step, -margin);
+            let place = row * COLUMNS + column;
+            raise_one(least, &mut of_rows.scores[place], of_rows.number);
+            if let Some(Greatest { scores, number }) = &mut of_columns {
+                raise_one(least, &mut scores[place], *number);
+            }
         }
     }
+}
+
+fn raise_one(least: f32, greatest: &mut f32, number: u8) {
+    let numbered = f32::from_bits(least.to_bits() & !NUMBER as u32 | u32::from(number));
+    *greatest = greatest.max(numbered);
 }
 
 /// One row with all columns.

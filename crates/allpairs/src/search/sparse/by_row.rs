@@ -53,7 +53,7 @@ pub(in crate::search) fn neighbours(
         if search.stopped() {
             return None;
         }
-        lists.push(by_row.neighbours(row, &share.partners_once(row), &search.selection));
+        lists.push(by_row.neighbours(row, &share.partners_in_order(row), &search.selection));
     }
     Some(lists)
 }

@@ -86,6 +86,11 @@ impl Way {
     }
 }
 
+/// Whether blocks of so many entries can be screened.
+pub(in crate::search) fn can_turn(entries: usize, matrix: &SparseRows) -> bool {
+    Turned::can_hold(entries, matrix.used_columns())
+}
+
 impl<'a> SparseScreen<'a> {
     pub(in crate::search) fn new(
         search: &'a Search<'a>,
@@ -121,19 +126,25 @@ impl<'a> SparseScreen<'a> {
 
     /// Hands the neighbours of each row to `take`, rows in order.
     pub(in crate::search) fn run<E: Send>(
-        &self,
+        self,
         mut take: impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send,
     ) -> Result<(), Ended<E>> {
         let search = self.board.search;
-        if !search.can_keep_lists(self.share) {
+        let of_block = self.matrix.most_entries(self.block_rows());
+        if !can_turn(of_block, self.matrix) || !search.can_keep_lists(self.share) {
             return search.run_unscreened(self.share, take);
         }
         let new_block = |rows| Block::new(rows, &self.board, |row| self.matrix.norms[row] > 0.0);
-        let blocks = self.board.compare(self.share, self.block_rows(), &new_block, &|| Room::new(self));
+        let blocks = self.board.compare(self.share, self.block_rows(), &new_block, &|| Room::new(&self));
+        // What pairs are told apart by takes as much memory as writing the result does, and nothing needs it any more.
+        let Self { board, share, matrix, way, .. } = self;
+        drop(way);
         match blocks {
             _ if search.stopped() => Err(Ended::Stopped),
-            Some(blocks) => self.board.hand_over(blocks, &|| SparseScorer::new(self), &mut take),
-            None => search.run_unscreened(self.share, take),
+            Some(blocks) => {
+                board.hand_over(blocks, &|| SparseScorer::new((&board, share, matrix)), &mut take)
+            }
+            None => search.run_unscreened(share, take),
         }
     }
 
@@ -151,7 +162,7 @@ impl<'a> SparseScreen<'a> {
             Way::Signatures(_) => SIGNATURE_ROWS,
             Way::Sums(_) => BLOCK_ROWS,
         };
-        let even = self.share.own.len().div_ceil(BLOCKS_OF_THREAD * rayon::current_num_threads());
+        let even = self.share.row_count().div_ceil(BLOCKS_OF_THREAD * rayon::current_num_threads());
         even.clamp(BLOCK_ROWS, most)
     }
 }
@@ -204,7 +215,7 @@ impl<'a> Room<'a> {
         };
         Self {
             screen,
-            scorer: SparseScorer::new(screen),
+            scorer: SparseScorer::new((&screen.board, screen.share, screen.matrix)),
             bench: Bench::new(screen.vectors),
             turned: Turned::default(),
             loaded: None,

@@ -5,9 +5,11 @@
 
 use super::weights::Weights;
 use crate::machine::LONG_SIGNATURE;
-use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+
+/// Columns with large shares, which are put into groups by these; what the others have is small and about the same.
+const LARGE_SHARES: usize = 2048;
 
 /// What the given length becomes.
 pub(super) const UNIT: f64 = 127.0;
@@ -31,9 +33,14 @@ impl<const N: usize> Groups<N> {
     /// Groups of the columns from this one on, given the shares of all.
     pub(super) fn from(first: usize, mut shares: Vec<u64>) -> Self {
         let mut order: Vec<(Reverse<u64>, usize)> = shares.drain(first..).map(Reverse).zip(0..).collect();
-        order.par_sort_unstable();
+        // Each in its turn.
+        let mut of_columns: Vec<u8> = (0..order.len()).map(|at| (at % N) as u8).collect();
+        if order.len() > LARGE_SHARES {
+            order.select_nth_unstable(LARGE_SHARES);
+            order.truncate(LARGE_SHARES);
+        }
+        order.sort_unstable();
         let mut groups: BinaryHeap<_> = (0..N as u8).map(|group| Reverse((0, group))).collect();
-        let mut of_columns = vec![0; order.len()];
         for (Reverse(share), column) in order {
             // There is always a least one.
             let Some(mut least) = groups.peek_mut() else { break };
@@ -94,6 +101,24 @@ pub(super) fn unsigned<const N: usize>(signature: &[i8; N]) -> [u8; N] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_have_about_the_same_share_however_many_columns_there_are() {
+        for columns in [1, 31, 500, 2 * LARGE_SHARES, 20 * LARGE_SHARES] {
+            let shares: Vec<u64> = (0..columns as u64).map(|column| (1 << 40) / (column + 10)).collect();
+            let groups = Groups::<32>::new(shares.clone());
+            let mut of_groups = [0; 32];
+            groups
+                .of_columns
+                .iter()
+                .zip(&shares)
+                .for_each(|(group, share)| of_groups[usize::from(*group)] += share);
+            let all: u64 = shares.iter().sum();
+            // One column may be more than a group should have.
+            let most = (all / 32 + all / 320).max(shares[0]);
+            assert!(of_groups.iter().all(|share| *share <= most), "{columns}: {of_groups:?}");
+        }
+    }
 
     #[test]
     fn numbers_are_rounded_up_and_end_at_the_greatest() {

@@ -1,6 +1,6 @@
 //! The rows of a block by columns.
 
-use crate::machine::ShortRows;
+use crate::machine::{SIGNATURES_TOGETHER, ShortRows};
 use std::ops::Range;
 
 /// Rows of a block by the columns of their fronts.
@@ -8,10 +8,8 @@ use std::ops::Range;
 pub(super) struct Turned {
     /// Rows of the block by their place in it; in what follows they are known by their place in this list.
     pub(super) order: Vec<u16>,
-    /// Where each column begins in the others, and their length at the end.
-    offsets: Vec<usize>,
-    /// Where the rows end in each column that are shown.
-    ends: Vec<usize>,
+    /// Where each column begins in the others, and where the rows end in it that are shown.
+    spans: Vec<Span>,
     /// Rows that are shown, the first in their order: all of them, but for a block that meets itself.
     shown: usize,
     /// One less than the power of two of which each column takes a multiple.
@@ -19,6 +17,13 @@ pub(super) struct Turned {
     places: Vec<u16>,
     /// Empty if they are not asked for.
     weights: Vec<f32>,
+}
+
+/// In 32 bits and side by side, since they are looked up for each column of each row.
+#[derive(Debug, Clone, Copy, Default)]
+struct Span {
+    begin: u32,
+    end: u32,
 }
 
 /// What is kept of a row for each column of its front.
@@ -31,6 +36,13 @@ pub(super) enum Kept {
 }
 
 impl Turned {
+    /// Whether a block can be turned that has so many entries, given the number of columns: 32 bits must count all of
+    /// them once the columns are filled up.
+    pub(super) fn can_hold(entries: usize, columns: usize) -> bool {
+        let filled = columns.saturating_mul(SIGNATURES_TOGETHER);
+        u32::try_from(entries.saturating_add(filled)).is_ok()
+    }
+
     /// Turns rows by that many columns. `front` hands over column and weight of each entry in the front of a row.
     pub(super) fn turn(
         &mut self,
@@ -40,16 +52,17 @@ impl Turned {
     ) {
         let step = if let Kept::Places(step) = kept { step } else { 1 };
         self.mask = step - 1;
-        // The place of a column is where the next row of it goes; in the end the next column begins there.
-        self.offsets.clear();
-        self.offsets.resize(columns + 1, 0);
+        self.spans.clear();
+        self.spans.resize(columns, Span::default());
         for row in rows.clone() {
-            front(row, &mut |column, _| self.offsets[column] += 1);
+            front(row, &mut |column, _| self.spans[column].end += 1);
         }
         let mut all = 0;
-        for offset in &mut self.offsets {
-            all += std::mem::replace(offset, all).next_multiple_of(step);
+        for span in &mut self.spans {
+            let count = std::mem::replace(span, Span { begin: all, end: all }).end;
+            all += count.next_multiple_of(step as u32);
         }
+        let all = all as usize;
         self.places.clear();
         self.places.resize(all, ShortRows::NONE);
         if kept == Kept::Weights {
@@ -58,34 +71,35 @@ impl Turned {
         for (place, row) in (0..).zip(&self.order) {
             let row = rows.start + usize::from(*row);
             front(row, &mut |column, weight| {
-                let at = self.offsets[column];
-                self.offsets[column] += 1;
+                let end = &mut self.spans[column].end;
+                let at = *end as usize;
+                *end += 1;
                 self.places[at] = place;
                 if kept == Kept::Weights {
                     self.weights[at] = weight;
                 }
             });
         }
-        self.offsets.rotate_right(1);
-        self.offsets.iter_mut().for_each(|offset| *offset = offset.next_multiple_of(step));
-        self.offsets[0] = 0;
-        self.show_all();
+        self.shown = self.order.len();
     }
 
     pub(super) fn show_all(&mut self) {
-        self.ends.clear();
-        self.ends.extend_from_slice(&self.offsets[1..]);
+        // Up to where the next one begins.
+        let mut next = self.places.len() as u32;
+        for span in self.spans.iter_mut().rev() {
+            span.end = std::mem::replace(&mut next, span.begin);
+        }
         self.shown = self.order.len();
     }
 
     pub(super) fn hide_all(&mut self) {
-        self.ends.copy_from_slice(&self.offsets[..self.offsets.len() - 1]);
+        self.spans.iter_mut().for_each(|span| span.end = span.begin);
         self.shown = 0;
     }
 
     /// Shows the next row, given its front.
     pub(super) fn show_next(&mut self, front: impl FnOnce(&mut dyn FnMut(usize, f32))) {
-        front(&mut |column, _| self.ends[column] += 1);
+        front(&mut |column, _| self.spans[column].end += 1);
         self.shown += 1;
     }
 
@@ -96,7 +110,8 @@ impl Turned {
 
     #[inline]
     fn range(&self, column: usize) -> Range<usize> {
-        self.offsets[column]..(self.ends[column] + self.mask) & !self.mask
+        let Span { begin, end } = self.spans[column];
+        begin as usize..(end as usize + self.mask) & !self.mask
     }
 
     /// The rows that have a column, those that are shown and some more of which the places are not below
@@ -112,6 +127,21 @@ impl Turned {
         let range = self.range(column);
         for (place, other) in self.places[range.clone()].iter().zip(&self.weights[range]) {
             sums[usize::from(*place)] += weight * other;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_with_more_entries_than_32_bits_count_are_not_turned() {
+        let most = u32::MAX as usize;
+        for (entries, columns, expected) in
+            [(most - 800, 100, true), (most - 799, 100, false), (0, 1 << 29, false), (usize::MAX, 1, false)]
+        {
+            assert_eq!(Turned::can_hold(entries, columns), expected, "{entries} {columns}");
         }
     }
 }

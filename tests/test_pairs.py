@@ -5,6 +5,8 @@ import json
 import os
 import resource
 import signal
+import subprocess
+import sys
 import uuid
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import numpy
 import pyarrow.ipc
 import pyarrow.parquet
 import pytest
-from yard import wait_until
+from yard import find_binary, wait_until
 
 DIGITS = Path(__file__).parents[1] / "examples/digits/digits.npy"
 EXPECTED = Path(__file__).with_name("expected") / "digits-top10.csv"
@@ -43,6 +45,23 @@ def clustered(rows, columns=24, seed=3):
     rng = numpy.random.default_rng(seed)
     centres = rng.standard_normal((max(rows // 20, 1), columns))
     return (centres[rng.integers(0, len(centres), rows)] + 0.4 * rng.standard_normal((rows, columns))).astype("float32")
+
+
+# A small process of its own, so that what this one has held does not count.
+PEAK = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
+"""
+
+
+def test_the_best_ten_take_no_more_memory_than_the_file_and_a_fifth(yard, matrix):
+    """The file is never in memory as a whole, nor the same rows twice."""
+    path = matrix(clustered(60_000, 320))
+    command = [find_binary(), "pairs", path, "-k", "10", "-o", yard.root / "out.parquet", "--threads", "2"]
+    peak = int(subprocess.check_output([sys.executable, "-c", PEAK, *command]))
+    assert peak < 1.2 * path.stat().st_size
+    assert pyarrow.parquet.read_metadata(yard.root / "out.parquet").num_rows == 600_000
 
 
 def test_the_digits_have_the_known_neighbours_in_parquet_and_csv(yard, matrix):

@@ -3,7 +3,7 @@
 mod fortran;
 
 use crate::element::{Element, decode};
-use crate::machine::{let_go, map_file};
+use crate::machine::{let_go, let_go_part, map_file};
 use crate::npy::{Encoding, Header};
 use crate::problem::FileProblem;
 use crate::score::{self, LANES};
@@ -183,6 +183,28 @@ impl DenseMatrix {
         }
     }
 
+    /// Lets go of the memory that these rows of mapped files take, or most of it.
+    pub(crate) fn let_go_rows(&self, rows: Range<usize>) {
+        for (file, first) in self.files.iter().zip(&self.starts) {
+            let rows = rows.start.max(*first)..rows.end.min(first + file.rows);
+            if let Bytes::Mapped(map) = &file.bytes
+                && !rows.is_empty()
+                && !file.fortran_order
+            {
+                let row_bytes = file.row_head + file.columns * file.encoding.element.size();
+                let begin = file.start + (rows.start - first) * row_bytes;
+                // As with [`Self::let_go`].
+                let _ = let_go_part(map, begin..begin + rows.len() * row_bytes);
+            }
+        }
+    }
+
+    /// Bytes of a number as it is stored, the least of all files.
+    pub(crate) fn bytes_of_number(&self) -> usize {
+        let sizes = self.files.iter().map(|file| file.encoding.element.size());
+        sizes.fold(usize::MAX, usize::min)
+    }
+
     /// Whether the file of the first row has its numbers column by column.
     pub(crate) fn lie_in_columns(&self, rows: Range<usize>) -> bool {
         self.files.get(self.file_of(rows.start)).is_some_and(|file| file.fortran_order)
@@ -232,6 +254,8 @@ pub(crate) struct DenseRows {
     pub(crate) exponents: Vec<i16>,
     /// Largest error of a row in 16-bit integers (see [`crate::quantised`]).
     pub(crate) quantisation_error: f64,
+    /// All rows in 16-bit integers (see [`crate::words`]), [`DenseMatrix::stride`] numbers each, if they are held.
+    pub(crate) held: Option<Vec<i16>>,
 }
 
 impl DenseRows {
@@ -255,5 +279,37 @@ impl Element {
     /// How Rust and Parquet lay numbers out in memory.
     pub(crate) fn little_endian(self) -> Encoding {
         Encoding { element: self, big_endian: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_were_let_go_of_are_read_again_and_so_are_those_around_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let matrix = |name: &str, first: f32, rows: usize| {
+            // Rows that no page ends with.
+            let columns = 1001;
+            let header =
+                format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {columns}), }}\n");
+            let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+            bytes.extend((header.len() as u16).to_le_bytes());
+            bytes.extend(header.as_bytes());
+            (0..rows * columns).for_each(|at| bytes.extend((first + at as f32).to_le_bytes()));
+            let path = folder.path().join(name);
+            fs_err::write(&path, bytes).unwrap();
+            DenseFile::open_npy(&path).unwrap()
+        };
+        let matrix = DenseMatrix::join(vec![matrix("a.npy", 0.0, 50), matrix("b.npy", 1e6, 30)]);
+        let all = |matrix: &DenseMatrix| {
+            (0..80).flat_map(|row| matrix.stored_row(row).unwrap().to_vec()).collect::<Vec<_>>()
+        };
+        let before = all(&matrix);
+        for rows in [0..80, 3..7, 45..55, 79..80, 60..60, 0..50] {
+            matrix.let_go_rows(rows);
+            assert!(all(&matrix) == before);
+        }
     }
 }

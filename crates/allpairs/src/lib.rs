@@ -65,10 +65,10 @@ mod report;
 pub mod score;
 mod search;
 mod settings;
-mod single;
 mod sparse;
 mod symmetric;
 mod train;
+mod words;
 mod work;
 
 pub use checkpoint::{CheckpointError, Checkpoints};

@@ -9,9 +9,9 @@ mod look;
 mod pack;
 mod scores;
 mod sift;
-mod single;
 mod tile;
 mod vectors;
+mod words;
 
 pub(crate) use exact::prefetch;
 pub(crate) use float::FloatKernel;
@@ -23,8 +23,10 @@ pub(crate) use sift::{
 };
 pub(crate) use tile::{Kernel, Tile};
 pub(crate) use vectors::Vectors;
+pub(crate) use words::{FOUR, SHIFT, Sign};
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 /// Maps a whole file into memory, to be read only.
@@ -45,6 +47,33 @@ pub(crate) fn map_file(path: &Path) -> io::Result<memmap2::Mmap> {
 pub(crate) fn let_go(map: &memmap2::Mmap) -> io::Result<()> {
     // SAFETY: the map is of a file and was never written to, so that nothing is lost.
     unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) }
+}
+
+/// The same for a part of it, its bytes from one to another one.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn let_go_part(map: &memmap2::Mmap, part: Range<usize>) -> io::Result<()> {
+    // SAFETY: as for the whole map.
+    unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, part.start, part.len()) }
+}
+
+/// Asks for large pages for numbers that are all written and read soon: the system fills fewer of them, and looks at
+/// places anywhere find them sooner.
+pub(crate) fn prefer_large_pages(numbers: &mut [i16]) {
+    #[cfg(target_os = "linux")]
+    {
+        /// Bytes that addresses of pages are a multiple of, or less, on every machine.
+        const PAGE: usize = 64 << 10;
+        let skipped = numbers.as_ptr().align_offset(PAGE).min(numbers.len());
+        let bytes = size_of_val(&numbers[skipped..]) / PAGE * PAGE;
+        // SAFETY: the pages lie within the numbers, and what they hold stays as it is.
+        unsafe {
+            libc::madvise(numbers[skipped..].as_mut_ptr().cast(), bytes, libc::MADV_HUGEPAGE);
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = numbers;
 }
 
 /// Has the allocator return large buffers to the system as soon as they are free, in the whole process. It would learn

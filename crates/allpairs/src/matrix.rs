@@ -17,6 +17,7 @@ use crate::element::Element;
 use crate::npz;
 use crate::problem::{FileProblem, MatrixError};
 use crate::sparse::{SparseFile, SparseRows};
+use crate::words;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -76,11 +77,11 @@ pub(crate) struct Loaded {
 
 impl Matrix {
     /// Reads the files of both folders (or both files), each in the byte order of their names, and inspects every
-    /// row.
+    /// row. Dense rows that are `compared` in integers are held so where there is room.
     pub(crate) fn load(
         matrix: &Path,
         query: Option<&Path>,
-        reading: &Reading,
+        (reading, compared): (&Reading, bool),
         stop: &AtomicBool,
     ) -> Result<Loaded, MatrixError> {
         let decoding = Decoding { reading, stop };
@@ -97,7 +98,8 @@ impl Matrix {
         let bytes = files.iter().map(|file| file.bytes).sum();
         let query_ids = join_ids(&files[..query_files])?;
         let ids = join_ids(&files[query_files..])?;
-        let (matrix, facts) = join(files, stop).map_err(|error| of_query(error, query_rows as u64))?;
+        let (matrix, facts) =
+            join(files, compared, stop).map_err(|error| of_query(error, query_rows as u64))?;
         Ok(Loaded { matrix, query_rows, ids, query_ids, facts, bytes })
     }
 
@@ -133,7 +135,7 @@ impl Matrix {
 /// # Errors
 /// Whatever keeps it from being a matrix.
 pub fn read_shape(matrix: &Path, reading: &Reading, stop: &AtomicBool) -> Result<(u64, u64), MatrixError> {
-    let matrix = Matrix::load(matrix, None, reading, stop)?.matrix;
+    let matrix = Matrix::load(matrix, None, (reading, false), stop)?.matrix;
     Ok((matrix.rows() as u64, matrix.columns()))
 }
 
@@ -274,7 +276,11 @@ fn join_ids(files: &[MatrixFile]) -> Result<Option<Ids>, MatrixError> {
     })
 }
 
-fn join(files: Vec<MatrixFile>, stop: &AtomicBool) -> Result<(Matrix, RowFacts), MatrixError> {
+fn join(
+    files: Vec<MatrixFile>,
+    compared: bool,
+    stop: &AtomicBool,
+) -> Result<(Matrix, RowFacts), MatrixError> {
     let (mut dense, mut sparse, mut facts) = (Vec::new(), Vec::new(), FactsByRow::default());
     for file in files {
         match file.opened.content {
@@ -289,7 +295,9 @@ fn join(files: Vec<MatrixFile>, stop: &AtomicBool) -> Result<(Matrix, RowFacts),
         let (rows, facts) = rayon::join(|| SparseRows::join(sparse), || facts.finish());
         return Ok((Matrix::Sparse(rows?), facts));
     }
-    inspect(DenseMatrix::join(dense), stop).map(|(rows, facts)| (Matrix::Dense(rows), facts))
+    let matrix = DenseMatrix::join(dense);
+    let hold = compared && words::have_room(&matrix);
+    inspect(matrix, hold, stop).map(|(rows, facts)| (Matrix::Dense(rows), facts))
 }
 
 /// Says of an error's row in which of the two matrices it is.

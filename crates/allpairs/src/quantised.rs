@@ -8,13 +8,14 @@
 use crate::dense::DenseRows;
 use crate::machine::{Vectors, lost_by_rounding};
 use crate::score::LANES;
+use crate::words::Room;
 use std::ops::Range;
 
 /// What a unit entry becomes.
-const SCALE: f64 = 32767.0;
+pub(crate) const SCALE: f64 = 32767.0;
 
 /// Factor that turns a row of this norm into its integers.
-fn factor(norm: f64) -> f64 {
+pub(crate) fn factor(norm: f64) -> f64 {
     if norm == 0.0 { 0.0 } else { SCALE / norm }
 }
 
@@ -102,6 +103,11 @@ impl Margin {
         }
     }
 
+    /// A score that a pair with this sum has at least.
+    pub(crate) fn reached(self, sum: i32) -> f32 {
+        ((f64::from(sum) / (SCALE * SCALE) - self.margin) as f32).next_down()
+    }
+
     /// The greatest sum that no pair with at least this score has.
     pub(crate) fn below(self, score: f32) -> i32 {
         if score == f32::NEG_INFINITY {
@@ -134,48 +140,27 @@ impl Margin {
 }
 
 /// Rows packed for [`crate::machine::Kernel::compare`]: panels of equal width, the last filled up with zeros.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Panels {
-    vectors: Vectors,
     numbers: Vec<i16>,
     panel: usize,
-    read: Vec<f64>,
-    row: Vec<i16>,
+    rows: Vec<u32>,
+    room: Room,
 }
 
 impl Panels {
-    pub(crate) fn new(vectors: Vectors) -> Self {
-        Self { vectors, numbers: Vec::new(), panel: 0, read: Vec::new(), row: Vec::new() }
-    }
-
     /// Packs rows; what was packed before is gone.
     pub(crate) fn pack(&mut self, matrix: &DenseRows, rows: Range<usize>, width: usize) {
-        let stride = matrix.matrix.stride();
-        self.panel = width * stride;
+        self.panel = width * matrix.matrix.stride();
         self.numbers.clear();
         self.numbers.resize(rows.len().div_ceil(width) * self.panel, 0);
-        self.row.resize(stride, 0);
-        // Rows that lie in columns are read together; of others one stays in the nearest cache.
-        let together = if matrix.matrix.lie_in_columns(rows.clone()) { width } else { 1 };
-        self.read.resize(together * stride, 0.0);
-        for (panel, numbers) in self.numbers.chunks_exact_mut(self.panel).enumerate() {
-            let first = rows.start + panel * width;
-            let end = rows.end.min(first + width);
-            for start in (first..end).step_by(together) {
-                let read = start..end.min(start + together);
-                let stored = matrix.stored_row(start).filter(|_| together == 1);
-                if stored.is_none() {
-                    matrix.read(read.clone(), &mut self.read);
-                }
-                for (row, values) in read.zip(self.read.chunks_exact(stride)) {
-                    let factor = factor(matrix.norms[row]);
-                    match stored {
-                        Some(stored) => self.vectors.quantise_stored(stored, factor, &mut self.row),
-                        None => self.vectors.quantise(values, factor, &mut self.row),
-                    }
-                    let pairs = numbers.as_chunks_mut::<2>().0[row - first..].iter_mut().step_by(width);
-                    pairs.zip(self.row.as_chunks::<2>().0).for_each(|(place, pair)| *place = *pair);
-                }
+        self.rows.clear();
+        self.rows.extend(rows.map(|row| row as u32));
+        for (rows, numbers) in self.rows.chunks(width).zip(self.numbers.chunks_exact_mut(self.panel)) {
+            let words = matrix.words(rows, &mut self.room);
+            for at in 0..rows.len() {
+                let pairs = numbers.as_chunks_mut::<2>().0[at..].iter_mut().step_by(width);
+                pairs.zip(words.row(at).as_chunks::<2>().0).for_each(|(place, pair)| *place = *pair);
             }
         }
     }

@@ -215,7 +215,7 @@ mod tests {
             rows: rows.len(),
             columns: rows[0].len(),
         };
-        Matrix::Dense(inspect(DenseMatrix::join(vec![file]), &AtomicBool::new(false)).unwrap().0)
+        Matrix::Dense(inspect(DenseMatrix::join(vec![file]), true, &AtomicBool::new(false)).unwrap().0)
     }
 
     type Found = Vec<(usize, Vec<Neighbour>)>;
@@ -225,7 +225,7 @@ mod tests {
         let bytes = rows.iter().flatten().flat_map(|value| (*value as f32).to_le_bytes()).collect();
         let mut file = DenseFile::empty("rows".as_ref(), rows.len(), rows[0].len());
         (file.bytes, file.encoding) = (Bytes::Owned(bytes), Element::F32.little_endian());
-        Matrix::Dense(inspect(DenseMatrix::join(vec![file]), &AtomicBool::new(false)).unwrap().0)
+        Matrix::Dense(inspect(DenseMatrix::join(vec![file]), true, &AtomicBool::new(false)).unwrap().0)
     }
 
     /// All ways to compare the rows.
@@ -297,17 +297,20 @@ mod tests {
             top_k in prop::option::of(1usize..20),
             threshold in prop::option::of(-1.0..=1.0f32),
             bounds in (0.0..1.0f64, 0.0..1.0f64),
-            short in any::<bool>(),
+            (short, held) in any::<(bool, bool)>(),
         ) {
             let selection = Selection { top_k: if threshold.is_none() { top_k.or(Some(3)) } else { top_k }, threshold };
             let mut values = clustered(seed, count, columns, clusters, noise);
-            let matrix = if short {
+            let mut matrix = if short {
                 // What float32 has no number for is brought to where it has.
                 values.iter_mut().flatten().for_each(|value| *value = value.clamp(-1e30, 1e30));
                 single(&values)
             } else {
                 dense(&values)
             };
+            if let (Matrix::Dense(rows), false) = (&mut matrix, held) {
+                rows.held = None;
+            }
             let at = |part: f64| (part * (count + 1) as f64) as usize;
             let rows = at(bounds.0.min(bounds.1))..at(bounds.0.max(bounds.1)).min(count);
             let (plain, screened) = results(&matrix, selection, rows);
@@ -345,16 +348,17 @@ mod tests {
                     .into_iter()
                     .flat_map(|kernel| ways(rows).into_iter().map(move |way| (kernel, way)))
                 {
+                    let margin = Margin::new(rows.quantisation_error, rows.matrix.columns()).unwrap();
                     let wanted = Wanted {
                         rows: std::slice::from_ref(&own),
                         others: &others,
                         top_k,
                         rounds: 3,
+                        margin,
                         stop: &stop,
                     };
                     let first = FirstFloors::find((rows, &scales), kernel, wanted);
                     assert!(first.is_some(), "{kernel:?}");
-                    let margin = Margin::new(rows.quantisation_error, rows.matrix.columns()).unwrap();
                     let screen = screen::Screen::by(&search, &share, rows, (margin, way));
                     let mut found = Vec::new();
                     screen.with_first_floors(first).run(|row, list| collect(&mut found, row, list)).unwrap();

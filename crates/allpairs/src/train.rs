@@ -199,7 +199,8 @@ pub fn pairs(input: &PairsInput) -> Result<TrainReport, TrainError> {
         None => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
     };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(TrainError::Threads)?;
-    let load = || Matrix::load(input.matrix, input.query, &input.settings.reading, input.stop);
+    let compared = matches!(input.settings.wanted, Wanted::Neighbours { .. });
+    let load = || Matrix::load(input.matrix, input.query, (&input.settings.reading, compared), input.stop);
     let loaded = pool.install(load).map_err(|error| match error {
         MatrixError::Stopped => TrainError::Stopped,
         other => TrainError::Matrix(other),

@@ -20,6 +20,7 @@ use super::{ColumnPanels, RowPanels, Scales};
 use crate::dense::DenseRows;
 use crate::machine::Vectors;
 use crate::machine::bytes::{Greatest, Kernel, numbered};
+use crate::quantised::Margin;
 use best::Best;
 use compare::{Comparer, Layout};
 use rayon::prelude::*;
@@ -51,6 +52,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) top_k: usize,
     /// Rounds that are worth their time.
     pub(crate) rounds: usize,
+    /// How far scores in 16-bit integers may be off.
+    pub(crate) margin: Margin,
     /// Ends the work early.
     pub(crate) stop: &'a AtomicBool,
 }
@@ -204,7 +207,8 @@ mod tests {
         top_k: usize,
     ) -> Option<FirstFloors> {
         let stop = AtomicBool::new(false);
-        let wanted = Wanted { rows: &[rows], others: &others, top_k, rounds: 3, stop: &stop };
+        let margin = Margin::new(matrix.0.quantisation_error, matrix.0.matrix.columns()).unwrap();
+        let wanted = Wanted { rows: &[rows], others: &others, top_k, rounds: 3, margin, stop: &stop };
         FirstFloors::find(matrix, kernel, wanted)
     }
 

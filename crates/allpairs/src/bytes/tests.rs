@@ -22,7 +22,7 @@ pub(crate) fn matrix(rows: &[Vec<f64>], element: Element, fortran_order: bool) -
         fortran_order,
         ..DenseFile::empty("rows".as_ref(), rows.len(), rows[0].len())
     };
-    inspect(DenseMatrix::join(vec![file]), &AtomicBool::new(false)).unwrap().0
+    inspect(DenseMatrix::join(vec![file]), true, &AtomicBool::new(false)).unwrap().0
 }
 
 /// The scores of all pairs.
@@ -151,39 +151,34 @@ proptest! {
     }
 
     #[test]
-    fn stored_rows_are_packed_like_rows_that_are_read(seed in any::<u64>(), count in 1usize..40, columns in 1usize..70) {
-        // Whole numbers of steps, so that float32 and float64 are rounded alike.
-        let mut state = seed | 1;
-        let mut next = move || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as i64
-        };
-        let mut rows = vec![vec![0.0; columns]; count];
-        rows.iter_mut().flatten().for_each(|value| *value = (next() % 128) as f64);
-        rows.iter_mut().for_each(|row| row[0] = 127.0);
-        // For these there is no factor in float32.
-        rows.iter_mut().skip(2).step_by(5).flatten().for_each(|value| *value *= 2f64.powi(-140));
-        let (short, long) = (matrix(&rows, Element::F32, false), matrix(&rows, Element::F64, false));
-        let turned = matrix(&rows, Element::F64, true);
+    fn rows_that_are_not_held_are_packed_like_those_that_are(
+        seed in any::<u64>(), count in 1usize..40, columns in 1usize..70, element in 0usize..3,
+    ) {
+        let (element, fortran_order) = [(Element::F32, false), (Element::F64, false), (Element::F64, true)][element];
+        let held = matrix(&kinds(seed, count, columns), element, fortran_order);
+        let mut made = matrix(&kinds(seed, count, columns), element, fortran_order);
+        prop_assert!(made.held.take().is_some());
         for kernel in Kernel::available() {
             let floors = vec![f32::NEG_INFINITY; count];
             let bits = |matrix| -> Vec<_> {
                 passed(matrix, kernel, &floors).iter().map(|(row, column, bound)| (*row, *column, bound.to_bits())).collect()
             };
-            prop_assert_eq!(bits(&short), bits(&long));
-            prop_assert_eq!(bits(&turned), bits(&long));
+            prop_assert_eq!(bits(&held), bits(&made));
         }
     }
 }
 
 #[test]
 fn errors_are_those_of_the_numbers() {
-    let scale = Scale::of(&[3.0, -4.0, 0.0, 0.0], 5.0);
-    assert!((scale.step - 0.8 / 127.0).abs() < 1e-9);
-    // 3 is 95.25 steps.
-    let expected = (0.25 * 0.8 / 127.0) * (1.0 + 2f32.powi(-12)) + 2f32.powi(-20);
-    assert!((scale.error - expected).abs() < 1e-8, "{scale:?}");
-    assert_eq!(Scale::of(&[0.0; 8], 0.0), Scale::default());
+    let scale = Scale::of(&[19660, -26214, 0, 0, 0, 0, 0, 0], Vectors::best(), 1e-5);
+    // 127 · 2¹⁵ / 26214
+    assert_eq!(scale.multiplier, 158);
+    assert!((f64::from(scale.step()) - 32768.0 / 158.0 / 32767.0).abs() < 1e-9);
+    // They are 94.797 and -126.399 steps.
+    let lost = 0.203f64.hypot(0.399) * f64::from(scale.step());
+    let expected = (lost + 1e-5) * (1.0 + 2f64.powi(-12)) + 2f64.powi(-20);
+    assert!((f64::from(scale.error) - expected).abs() < 1e-5, "{scale:?}");
+    assert_eq!(Scale::of(&[0; 8], Vectors::best(), 1e-5), Scale::default());
 }
 
 #[test]
@@ -194,29 +189,12 @@ fn sums_of_the_most_columns_do_not_overflow() {
         for kernel in Kernel::available() {
             let found = passed(&matrix, kernel, &[f32::NEG_INFINITY; 2]);
             let bound = f64::from(found[1].2);
-            assert!((bound - sign).abs() < 1e-3, "{kernel:?}: {found:?}");
+            // So many equal numbers are 90.5 in 16-bit integers, which is off by some of a hundredth.
+            assert!((0.0..0.03).contains(&(bound - sign)), "{kernel:?}: {found:?}");
         }
     }
     assert!(
         Scales::new(Vec::new(), MOST_COLUMNS).is_some()
             && Scales::new(Vec::new(), MOST_COLUMNS + 1).is_none()
     );
-}
-
-proptest! {
-    #[test]
-    fn a_stored_row_has_the_scale_that_it_has_as_it_is_read(
-        row in prop::collection::vec(-10.0f32..10.0, 1..90), exponent in -100i32..100,
-    ) {
-        let row: Vec<f32> = row.into_iter().map(|value| value * 2f32.powi(exponent)).collect();
-        let read: Vec<f64> = row.iter().map(|value| f64::from(*value)).collect();
-        let norm = dot(&read, &read).sqrt();
-        let stored: Vec<[u8; 4]> = row.iter().map(|value| value.to_le_bytes()).collect();
-        for vectors in Vectors::available() {
-            let (short, wide) = (Scale::of_stored(vectors, &stored, norm), Scale::of(&read, norm));
-            prop_assert_eq!(short.step, wide.step, "{:?}", vectors);
-            // Squares are added up in another order.
-            prop_assert!((short.error - wide.error).abs() <= 1e-6 * wide.error, "{:?}: {:?}", vectors, short);
-        }
-    }
 }

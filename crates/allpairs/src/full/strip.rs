@@ -255,7 +255,7 @@ mod tests {
         let (encoding, path) = (Element::F64.little_endian(), "rows".into());
         let (start, row_head, fortran_order) = (0, 0, false);
         let file = DenseFile { path, bytes, start, row_head, encoding, fortran_order, rows, columns };
-        inspect(DenseMatrix::join(vec![file]), &AtomicBool::new(false)).unwrap().0
+        inspect(DenseMatrix::join(vec![file]), false, &AtomicBool::new(false)).unwrap().0
     }
 
     #[test]

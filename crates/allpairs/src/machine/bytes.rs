@@ -13,10 +13,8 @@
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx_vnni;
-mod pack;
 mod portable;
 
-pub(crate) use pack::{FOUR, Sign};
 use std::fmt::Debug;
 
 /// Rows of the largest tile.

@@ -8,20 +8,17 @@ type Numbers = [f64; LANES];
 type Stored = [[u8; 4]; LANES];
 
 impl Vectors {
-    /// The dot products of a row with some that are stored in float32, little-endian. The first row is filled up with
-    /// zeros to a multiple of [`LANES`]; the others have the same number of columns.
+    /// The dot products of a row with some others, all of one length and stored in float32, little-endian.
     ///
     /// Each sum waits for the one before it, so that several rows together take hardly longer than one.
     #[inline]
-    pub(crate) fn dots_stored<const N: usize>(self, row: &[f64], stored: [&[[u8; 4]]; N]) -> [f64; N] {
-        let row = row.as_chunks::<LANES>().0;
-        let whole = stored.map(|stored| stored.as_chunks::<LANES>().0);
-        let mut sums = by_vectors!(self, sums(row, whole));
-        for (sums, stored) in sums.iter_mut().zip(stored) {
-            let (whole, rest) = stored.as_chunks::<LANES>();
-            let values = row.get(whole.len()).into_iter().flatten();
-            for ((sum, value), stored) in sums.iter_mut().zip(values).zip(rest) {
-                *sum += value * f64::from(f32::from_le_bytes(*stored));
+    pub(crate) fn dots_stored<const N: usize>(self, row: &[[u8; 4]], others: [&[[u8; 4]]; N]) -> [f64; N] {
+        let (whole, rest) = row.as_chunks::<LANES>();
+        let mut sums = by_vectors!(self, sums(whole, others.map(|other| other.as_chunks::<LANES>().0)));
+        for (sums, other) in sums.iter_mut().zip(others) {
+            let others = other.get(row.len() - rest.len()..).unwrap_or_default();
+            for ((sum, value), other) in sums.iter_mut().zip(rest).zip(others) {
+                *sum += f64::from(f32::from_le_bytes(*value)) * f64::from(f32::from_le_bytes(*other));
             }
         }
         sums.map(|sums| combine(&sums))
@@ -34,19 +31,19 @@ impl Vectors {
     }
 }
 
-/// Asks for the beginning of a row that is needed soon.
+/// Asks for the beginning of a row that is needed soon, given its bytes.
 #[inline]
-pub(crate) fn prefetch(stored: &[[u8; 4]]) {
+pub(crate) fn prefetch(row: &[u8]) {
     /// More would push out what was asked for before.
     const LINES: usize = 64;
     #[cfg(target_arch = "x86_64")]
-    for line in stored.chunks(16).take(LINES) {
+    for line in row.chunks(64).take(LINES) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: the address is that of a number; nothing is read that a program could see.
+        // SAFETY: the address is that of a byte; nothing is read that a program could see.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = stored;
+    let _ = row;
 }
 
 mod portable {
@@ -54,14 +51,15 @@ mod portable {
     pub(super) use crate::score::dot;
 
     #[inline(always)]
-    pub(super) fn sums<const N: usize>(row: &[Numbers], stored: [&[Stored]; N]) -> [Numbers; N] {
-        let length = stored.iter().fold(row.len(), |length, stored| length.min(stored.len()));
-        let stored = stored.map(|stored| &stored[..length]);
+    pub(super) fn sums<const N: usize>(row: &[Stored], others: [&[Stored]; N]) -> [Numbers; N] {
+        let length = others.iter().fold(row.len(), |length, other| length.min(other.len()));
+        let others = others.map(|other| &other[..length]);
         let mut sums = [[0.0; LANES]; N];
         for (at, values) in row[..length].iter().enumerate() {
-            for (sums, stored) in sums.iter_mut().zip(stored) {
+            let values = values.map(|value| f64::from(f32::from_le_bytes(value)));
+            for (sums, other) in sums.iter_mut().zip(others) {
                 for lane in 0..LANES {
-                    sums[lane] += values[lane] * f64::from(f32::from_le_bytes(stored[at][lane]));
+                    sums[lane] += values[lane] * f64::from(f32::from_le_bytes(other[at][lane]));
                 }
             }
         }
@@ -75,8 +73,8 @@ mod avx2 {
     use super::{Numbers, Stored};
 
     #[target_feature(enable = "avx2")]
-    pub(super) fn sums<const N: usize>(row: &[Numbers], stored: [&[Stored]; N]) -> [Numbers; N] {
-        super::portable::sums(row, stored)
+    pub(super) fn sums<const N: usize>(row: &[Stored], others: [&[Stored]; N]) -> [Numbers; N] {
+        super::portable::sums(row, others)
     }
 
     #[target_feature(enable = "avx2")]
@@ -99,17 +97,17 @@ mod avx512 {
     }
 
     #[target_feature(enable = "avx512f")]
-    pub(super) fn sums<const N: usize>(row: &[Numbers], stored: [&[Stored]; N]) -> [Numbers; N] {
-        let length = stored.iter().fold(row.len(), |length, stored| length.min(stored.len()));
-        let stored = stored.map(|stored| &stored[..length]);
+    pub(super) fn sums<const N: usize>(row: &[Stored], others: [&[Stored]; N]) -> [Numbers; N] {
+        let length = others.iter().fold(row.len(), |length, other| length.min(other.len()));
+        let others = others.map(|other| &other[..length]);
         let mut sums = [_mm512_setzero_pd(); N];
         for (at, values) in row[..length].iter().enumerate() {
             // SAFETY: it has eight numbers.
-            let values = unsafe { _mm512_loadu_pd(values.as_ptr()) };
-            for (sum, stored) in sums.iter_mut().zip(stored) {
+            let values = _mm512_cvtps_pd(unsafe { _mm256_loadu_ps(values.as_ptr().cast()) });
+            for (sum, other) in sums.iter_mut().zip(others) {
                 // SAFETY: it has eight numbers.
-                let stored = unsafe { _mm256_loadu_ps(stored[at].as_ptr().cast()) };
-                *sum = _mm512_add_pd(*sum, _mm512_mul_pd(values, _mm512_cvtps_pd(stored)));
+                let other = unsafe { _mm256_loadu_ps(other[at].as_ptr().cast()) };
+                *sum = _mm512_add_pd(*sum, _mm512_mul_pd(values, _mm512_cvtps_pd(other)));
             }
         }
         sums.map(|sums| out(sums))
@@ -146,15 +144,15 @@ mod tests {
                 row.resize(pairs.len().next_multiple_of(LANES), 0.0);
                 row
             };
-            let row = fill(pairs.iter().map(|(value, _)| f64::from(finite(*value)) / 3.0).collect());
+            let third = fill(pairs.iter().map(|(value, _)| f64::from(finite(*value)) / 3.0).collect());
             let other = fill(pairs.iter().map(|(_, value)| f64::from(finite(*value))).collect());
-            let own = fill(pairs.iter().map(|(value, _)| f64::from(finite(*value))).collect());
-            let (expected, of_own) = (dot(&row, &other).to_bits(), dot(&row, &own).to_bits());
+            let row = fill(pairs.iter().map(|(value, _)| f64::from(finite(*value))).collect());
+            let (expected, of_own) = (dot(&row, &other).to_bits(), dot(&row, &row).to_bits());
             for way in Vectors::available() {
-                prop_assert_eq!(way.dot(&row, &other).to_bits(), expected, "{:?}", way);
-                let alone = way.dots_stored(&row, [&stored]).map(f64::to_bits);
+                prop_assert_eq!(way.dot(&third, &other).to_bits(), dot(&third, &other).to_bits(), "{:?}", way);
+                let alone = way.dots_stored(&first, [&stored]).map(f64::to_bits);
                 prop_assert_eq!(alone, [expected], "{:?}", way);
-                let four = way.dots_stored(&row, [&stored, &first, &first, &stored]).map(f64::to_bits);
+                let four = way.dots_stored(&first, [&stored, &first, &first, &stored]).map(f64::to_bits);
                 prop_assert_eq!(four, [expected, of_own, of_own, expected], "{:?}", way);
             }
         }

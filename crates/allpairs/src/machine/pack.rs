@@ -18,12 +18,6 @@ impl Vectors {
         by_vectors!(self, quantise_stored(stored, factor, out));
     }
 
-    /// The largest absolute value of numbers that are stored in float32, little-endian; none is infinite or no number.
-    #[inline]
-    pub(crate) fn largest_stored(self, stored: &[[u8; 4]]) -> f32 {
-        by_vectors!(self, largest_stored(stored))
-    }
-
     /// The place of a number that is hardly less than the greatest, among up to 32 numbers between -1.5 and 1.5, a
     /// multiple of eight.
     #[inline]
@@ -37,9 +31,6 @@ impl Vectors {
         by_vectors!(self, greatest(numbers, rank))
     }
 }
-
-/// Numbers that are compared side by side.
-const LANES: usize = 16;
 
 /// Bits that hold the place of a number in [`Vectors::about_greatest`].
 const PLACE: i32 = 31;
@@ -60,7 +51,7 @@ pub(crate) fn lost_by_rounding(value: f64, factor: f64) -> f64 {
 }
 
 mod portable {
-    use super::{LANES, PLACE, rounded};
+    use super::{PLACE, rounded};
 
     #[inline(always)]
     pub(super) fn quantise(values: &[f64], factor: f64, out: &mut [i16]) {
@@ -71,21 +62,6 @@ mod portable {
     pub(super) fn quantise_stored(stored: &[[u8; 4]], factor: f64, out: &mut [i16]) {
         let values = stored.iter().map(|stored| f64::from(f32::from_le_bytes(*stored)));
         values.zip(out).for_each(|(value, out)| *out = rounded(value, factor));
-    }
-
-    #[inline(always)]
-    pub(super) fn largest_stored(stored: &[[u8; 4]]) -> f32 {
-        let larger = |one: f32, stored: &[u8; 4]| {
-            let other = f32::from_le_bytes(*stored).abs();
-            if one > other { one } else { other }
-        };
-        let (whole, rest) = stored.as_chunks::<LANES>();
-        let mut largest = [0.0f32; LANES];
-        for stored in whole {
-            largest = std::array::from_fn(|lane| larger(largest[lane], &stored[lane]));
-        }
-        let largest = largest.into_iter().fold(0.0, f32::max);
-        rest.iter().fold(largest, larger)
     }
 
     #[inline(always)]
@@ -143,11 +119,6 @@ macro_rules! compiled_for {
             #[target_feature(enable = $features)]
             pub(super) fn quantise_stored(stored: &[[u8; 4]], factor: f64, out: &mut [i16]) {
                 portable::quantise_stored(stored, factor, out);
-            }
-
-            #[target_feature(enable = $features)]
-            pub(super) fn largest_stored(stored: &[[u8; 4]]) -> f32 {
-                portable::largest_stored(stored)
             }
 
             #[target_feature(enable = $features)]

@@ -1,7 +1,7 @@
 //! Every row is looked at once: whether its numbers are finite, its norm, and what a report says of all rows.
 
 use crate::dense::{DenseMatrix, DenseRows};
-use crate::machine::Vectors;
+use crate::machine::{Vectors, prefer_large_pages};
 use crate::problem::{MatrixError, NonFinite};
 use crate::quantised;
 use crate::score::{self, combine, dot};
@@ -12,6 +12,9 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// Rows that are inspected at a time.
 const INSPECTED_ROWS: usize = 64;
+
+/// Rows whose files are let go of at a time.
+const LET_GO_ROWS: usize = 16 * INSPECTED_ROWS;
 
 /// A row whose norm is that close to 1 counts as normalised: as close as float32 gets one with a thousand columns.
 const UNIT: f64 = 1e-6;
@@ -76,22 +79,36 @@ fn is_unit(norm: f64) -> bool {
     (norm - 1.0).abs() <= UNIT
 }
 
-/// Looks at every row once: all numbers finite, its exponent, its norm, its error in 16-bit integers.
-pub(crate) fn inspect(matrix: DenseMatrix, stop: &AtomicBool) -> Result<(DenseRows, RowFacts), MatrixError> {
-    let rows = matrix.rows();
+/// Looks at every row once: all numbers finite, its exponent, its norm, its error in 16-bit integers. These are held if
+/// that is asked for; what was read of the files is let go of then.
+pub(crate) fn inspect(
+    matrix: DenseMatrix,
+    hold: bool,
+    stop: &AtomicBool,
+) -> Result<(DenseRows, RowFacts), MatrixError> {
+    let (rows, stride) = (matrix.rows(), matrix.stride());
     let (mut norms, mut exponents, mut fingerprints) = (vec![0.0; rows], vec![0i16; rows], vec![0u128; rows]);
+    let mut held = hold.then(|| vec![0i16; rows * stride]);
+    if let Some(held) = &mut held {
+        prefer_large_pages(held);
+    }
+    let words: Vec<Option<&mut [i16]>> = match &mut held {
+        Some(held) => held.chunks_mut(INSPECTED_ROWS * stride).map(Some).collect(),
+        None => (0..rows.div_ceil(INSPECTED_ROWS)).map(|_| None).collect(),
+    };
     let blocks = norms
         .par_chunks_mut(INSPECTED_ROWS)
         .zip(exponents.par_chunks_mut(INSPECTED_ROWS))
-        .zip(fingerprints.par_chunks_mut(INSPECTED_ROWS));
+        .zip(fingerprints.par_chunks_mut(INSPECTED_ROWS))
+        .zip(words);
     let outcomes: Vec<Result<f64, MatrixError>> = blocks
         .enumerate()
-        .map(|(block, ((norms, exponents), fingerprints))| {
+        .map(|(block, (((norms, exponents), fingerprints), words))| {
             if stop.load(Ordering::Relaxed) {
                 return Err(MatrixError::Stopped);
             }
             let first = block * INSPECTED_ROWS;
-            inspect_block(&matrix, first, &mut Block { norms, exponents, fingerprints })
+            inspect_block(&matrix, first, &mut Block { norms, exponents, fingerprints, words })
         })
         .collect();
     // In order of rows, so that the row named is the same however many threads there are.
@@ -100,7 +117,10 @@ pub(crate) fn inspect(matrix: DenseMatrix, stop: &AtomicBool) -> Result<(DenseRo
     let stored = norms.iter().zip(&exponents).map(|(norm, exponent)| norm * 2f64.powi(i32::from(*exponent)));
     let unit_rows = stored.filter(|norm| is_unit(*norm)).count() as u64;
     let facts = FactsByRow { unit_rows, fingerprints }.finish();
-    Ok((DenseRows { matrix, norms, exponents, quantisation_error }, facts))
+    if hold {
+        matrix.let_go();
+    }
+    Ok((DenseRows { matrix, norms, exponents, quantisation_error, held }, facts))
 }
 
 /// A hash of a row's numbers, the same on every machine.
@@ -116,16 +136,21 @@ struct Block<'a> {
     norms: &'a mut [f64],
     exponents: &'a mut [i16],
     fingerprints: &'a mut [u128],
+    /// Where the rows go in 16-bit integers, if they are held.
+    words: Option<&'a mut [i16]>,
 }
 
 /// Returns the largest error of these rows.
 fn inspect_block(matrix: &DenseMatrix, first: usize, block: &mut Block) -> Result<f64, MatrixError> {
-    let rows = first..first + block.norms.len();
-    let mut largest_error = 0.0f64;
-    let mut note = |at: usize, looked: Looked| {
+    let (rows, stride) = (first..first + block.norms.len(), matrix.stride());
+    let (mut largest_error, vectors) = (0.0f64, Vectors::best());
+    let mut note = |at: usize, looked: Looked, quantise: &dyn Fn(f64, &mut [i16])| {
         (block.norms[at], block.exponents[at]) = (looked.norm, looked.exponent);
         block.fingerprints[at] = looked.fingerprint;
         largest_error = largest_error.max(looked.error);
+        if let Some(words) = &mut block.words {
+            quantise(quantised::factor(looked.norm), &mut words[at * stride..][..stride]);
+        }
     };
     let not_finite = |at: usize, column: usize, value: f64| {
         let (file, file_row) = matrix.place(first + at);
@@ -134,18 +159,23 @@ fn inspect_block(matrix: &DenseMatrix, first: usize, block: &mut Block) -> Resul
         MatrixError::NonFinite { whose: "matrix", row, column, value, file, file_row }
     };
     if matrix.is_float32() {
-        let vectors = Vectors::best();
-        for (at, stored) in rows.filter_map(|row| matrix.stored_row(row)).enumerate() {
+        for (at, stored) in rows.clone().filter_map(|row| matrix.stored_row(row)).enumerate() {
             let looked = look_at_stored(stored, vectors);
-            note(at, looked.map_err(|(column, value)| not_finite(at, column, value))?);
+            let looked = looked.map_err(|(column, value)| not_finite(at, column, value))?;
+            note(at, looked, &|factor, words| vectors.quantise_stored(stored, factor, words));
         }
     } else {
-        let mut values = vec![0.0; rows.len() * matrix.stride()];
+        let mut values = vec![0.0; rows.len() * stride];
         matrix.read(rows.clone(), &mut values);
-        for (at, row) in values.chunks_exact_mut(matrix.stride()).enumerate() {
+        for (at, row) in values.chunks_exact_mut(stride).enumerate() {
             let looked = look_at(row, matrix.needs_scaling(first + at));
-            note(at, looked.map_err(|column| not_finite(at, column, row[column]))?);
+            let looked = looked.map_err(|column| not_finite(at, column, row[column]))?;
+            note(at, looked, &|factor, words| vectors.quantise(row, factor, words));
         }
+    }
+    // A few blocks at a time, since each time takes the system a while.
+    if block.words.is_some() && rows.end.is_multiple_of(LET_GO_ROWS) {
+        matrix.let_go_rows(rows.end - LET_GO_ROWS..rows.end);
     }
     Ok(largest_error)
 }
@@ -212,7 +242,7 @@ mod tests {
         };
         let mut file = DenseFile::empty("rows".as_ref(), rows.len(), 11);
         (file.bytes, file.encoding) = (Bytes::Owned(bytes), element.little_endian());
-        inspect(DenseMatrix::join(vec![file]), &AtomicBool::new(false)).unwrap()
+        inspect(DenseMatrix::join(vec![file]), false, &AtomicBool::new(false)).unwrap()
     }
 
     #[test]

@@ -24,6 +24,12 @@ const KEPT_NEIGHBOURS: usize = NEIGHBOURS_UNDER_WAY / 2;
 /// Rows whose lists a thread has to itself at a time.
 const LISTED_TOGETHER: usize = 64;
 
+/// Groups of lists that a thread scores at a time.
+const SCORED_TOGETHER: usize = 8;
+
+/// Lets go of the memory that rows in files take.
+pub(super) type LetGo<'a> = dyn Fn(Range<usize>) + Sync + 'a;
+
 /// Some rows with their candidates.
 pub(super) struct Block {
     pub(super) rows: Range<usize>,
@@ -110,6 +116,11 @@ impl Block {
         for (out, floor) in out.iter_mut().zip(&self.floors[first..]) {
             *out = floor.load(Ordering::Relaxed);
         }
+    }
+
+    /// All lists, those of some rows at a time with the number of the first.
+    fn lists(&self) -> impl Iterator<Item = (usize, &Mutex<Lists>)> {
+        (self.rows.start..).step_by(LISTED_TOGETHER).zip(&self.lists)
     }
 
     /// Takes over what was found for rows of this block.
@@ -223,14 +234,20 @@ impl<'a> Board<'a> {
         kept.into_iter().all(|kept| kept).then_some(blocks)
     }
 
-    /// Finishes the lists of all blocks and hands them to `take`, in order; those of a block are finished while those
-    /// of the one before it are taken.
+    /// Scores what is left of the lists of all blocks and hands them to `take`, in order; those of a block are brought into
+    /// their order while those of the one before it are taken.
     pub(super) fn hand_over<E: Send, S: Scorer>(
         &self,
         blocks: Vec<Block>,
+        (parts, let_go): (usize, &LetGo),
         new_scorer: &(impl Fn() -> S + Sync),
         take: &mut (impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send),
     ) -> Result<(), Ended<E>> {
+        let others = &self.search.others;
+        for part in 0..parts {
+            let [start, end] = [part, part + 1].map(|part| others.start + others.len() * part / parts);
+            self.score_part(&blocks, start..end, let_go, new_scorer);
+        }
         let mut finished: (usize, Vec<Finished>) = (0, Vec::new());
         for block in blocks {
             if self.search.stopped() {
@@ -245,13 +262,42 @@ impl<'a> Board<'a> {
         take_all(&finished, take).map_err(Ended::Taker)
     }
 
+    /// Scores the candidates of all lists that are rows of a part of all others, each part after those before it. So only
+    /// that part has to be in memory, and the rows that its rows are scored with.
+    fn score_part<S: Scorer>(
+        &self,
+        blocks: &[Block],
+        part: Range<usize>,
+        let_go: &LetGo,
+        new_scorer: &(impl Fn() -> S + Sync),
+    ) {
+        let lists: Vec<(usize, &Mutex<Lists>)> = blocks.iter().flat_map(Block::lists).collect();
+        let room = || (new_scorer(), Bench::new(Vectors::best()));
+        lists.par_chunks(SCORED_TOGETHER).for_each_init(room, |(scorer, bench), groups| {
+            for (first_row, lists) in groups {
+                if self.search.stopped() {
+                    return;
+                }
+                let mut lists = lists.lock().unwrap_or_else(PoisonError::into_inner);
+                if part.start == self.search.others.start {
+                    lists.narrow(*first_row, bench, scorer);
+                }
+                lists.score_before((*first_row, part.end), bench, scorer);
+            }
+            if let [(first, _), .., (last, _)] = groups {
+                let_go(*first..part.start.min(*last));
+                let_go(part.end.max(*first)..*last);
+            }
+        });
+        let_go(part);
+    }
+
     fn finish<S: Scorer>(&self, block: &Block, new_scorer: &(impl Fn() -> S + Sync)) -> Vec<Finished> {
         let room = || (new_scorer(), Bench::new(Vectors::best()));
-        let finish = |(scorer, bench): &mut (S, Bench), (group, lists): (usize, &Mutex<Lists>)| {
-            let lists = lists.lock().unwrap_or_else(PoisonError::into_inner);
-            lists.finish(block.rows.start + group * LISTED_TOGETHER, bench, scorer)
+        let finish = |(scorer, bench): &mut (S, Bench), (first_row, lists): (usize, &Mutex<Lists>)| {
+            lists.lock().unwrap_or_else(PoisonError::into_inner).finish(first_row, bench, scorer)
         };
-        block.lists.par_iter().enumerate().map_init(room, finish).collect()
+        block.lists().collect::<Vec<_>>().into_par_iter().map_init(room, finish).collect()
     }
 }
 

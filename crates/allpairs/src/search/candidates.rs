@@ -8,7 +8,7 @@ use crate::machine::Vectors;
 use crate::neighbours::Neighbour;
 use crate::quantised::Margin;
 use crate::settings::Selection;
-use limited::{LimitedLists, Slot};
+use limited::LimitedLists;
 use open::OpenLists;
 use scored::ScoredLists;
 
@@ -23,24 +23,25 @@ pub(super) trait Scorer {
     /// The score of two rows. Calls with the same first row come together.
     fn score(&mut self, row: usize, other: usize) -> f32;
 
-    /// The scores of a row with several others.
-    fn score_together(&mut self, row: usize, others: [usize; TOGETHER]) -> [f32; TOGETHER] {
-        others.map(|other| self.score(row, other))
+    /// The scores of a row with several others, [`TOGETHER`] at most.
+    fn score_together(&mut self, row: usize, others: &[usize]) -> [f32; TOGETHER] {
+        std::array::from_fn(|at| others.get(at).map_or(0.0, |other| self.score(row, *other)))
     }
 
-    /// Looks more closely at some candidates of a row: sums that are off by [`Self::reach_of_look`] at most, if there is
-    /// a way between the first sums and the scores, for all of these.
-    fn look(&mut self, _row: usize, _others: [usize; TOGETHER]) -> Option<[i32; TOGETHER]> {
-        None
-    }
+    /// Looks more closely at some candidates of a row: sums that are off by [`Self::reach_of_look`] at most. Asked for only
+    /// where there is a way between the first sums and the scores.
+    fn look(&mut self, row: usize, others: [usize; TOGETHER]) -> [i32; TOGETHER];
 
     /// How far a sum from a closer look is from the true one at most; `None` if there is no closer look.
     fn reach_of_look(&self) -> Option<i32> {
         None
     }
 
-    /// Is told which rows come soon.
+    /// Is told which rows are scored soon.
     fn expect(&self, _other: usize) {}
+
+    /// Is told which rows are looked at more closely soon.
+    fn expect_look(&self, _other: usize) {}
 
     /// How far sums may be from scores.
     fn margin(&self) -> Margin;
@@ -71,8 +72,6 @@ pub(super) struct Bench {
     vectors: Vectors,
     lows: Vec<i32>,
     waiting: Vec<Candidate>,
-    /// The lists that are finished now and next.
-    slots: [Slot; 2],
     neighbours: Vec<Neighbour>,
 }
 
@@ -89,8 +88,7 @@ pub(super) fn room(lists: usize, selection: &Selection, loose: bool) -> usize {
 
 impl Bench {
     pub(super) fn new(vectors: Vectors) -> Self {
-        let (waiting, neighbours) = (Vec::new(), Vec::new());
-        Self { vectors, lows: Vec::new(), waiting, slots: Default::default(), neighbours }
+        Self { vectors, lows: Vec::new(), waiting: Vec::new(), neighbours: Vec::new() }
     }
 }
 
@@ -137,42 +135,106 @@ impl Lists {
         }
     }
 
-    /// Scores what is left of the lists, the first of which is that of row `first_row`.
-    pub(super) fn finish(&self, first_row: usize, bench: &mut Bench, scorer: &mut impl Scorer) -> Finished {
-        let count = match self {
-            Self::Limited(lists) => lists.count(),
-            Self::Scored(lists) => lists.count(),
-            Self::Open(lists) => lists.count(),
-        };
-        let mut finished = Finished::default();
-        self.prepare((0, first_row), bench, scorer);
-        for (at, row) in (0..count).zip(first_row..) {
-            bench.slots.swap(0, 1);
-            if at + 1 < count {
-                self.prepare((at + 1, row + 1), bench, scorer);
+    /// Drops whatever can be without a score. Candidates that wait for one are in the order of their rows then.
+    pub(super) fn narrow(&mut self, first_row: usize, bench: &mut Bench, scorer: &mut impl Scorer) {
+        for at in 0..self.count() {
+            if at + 1 < self.count() {
+                self.not_looked_at(at + 1)
+                    .iter()
+                    .for_each(|[column, _]| scorer.expect_look(*column as usize));
             }
-            let mut neighbours = std::mem::take(&mut bench.neighbours);
+            match self {
+                Self::Limited(lists) => lists.list(at).narrow(first_row + at, bench, scorer),
+                Self::Scored(_) => {}
+                Self::Open(lists) => lists.narrow((at, first_row + at), &mut bench.waiting, scorer),
+            }
+        }
+    }
+
+    /// Scores what waits in lists that were narrowed, as far as its row comes before this one.
+    pub(super) fn score_before(
+        &mut self,
+        (first_row, end): (usize, usize),
+        bench: &mut Bench,
+        scorer: &mut impl Scorer,
+    ) {
+        let waiting = &mut bench.waiting;
+        for at in 0..self.count() {
+            if at + 1 < self.count() {
+                before(self.waiting(at + 1), end)
+                    .iter()
+                    .for_each(|[column, _]| scorer.expect(*column as usize));
+            }
+            let places = before(self.waiting(at), end);
+            waiting.clear();
+            waiting.extend(places.iter().map(|place| Candidate::of_stored(*place)));
+            let mut next = places.iter_mut();
+            score_each(first_row + at, waiting, scorer, |neighbour| {
+                if let Some(place) = next.next() {
+                    *place = Candidate::by_score(neighbour).stored();
+                }
+            });
+            self.note_scored(at, waiting.len());
+        }
+    }
+
+    /// The candidates of a narrowed list that wait to be scored.
+    fn waiting(&mut self, at: usize) -> &mut [[u32; 2]] {
+        match self {
+            Self::Limited(lists) => lists.list(at).waiting(),
+            Self::Scored(_) => &mut [],
+            Self::Open(lists) => lists.waiting(at),
+        }
+    }
+
+    /// Takes note that the first of those that wait are scored.
+    fn note_scored(&mut self, at: usize, count: usize) {
+        match self {
+            Self::Limited(lists) => lists.list(at).note_scored(count),
+            Self::Scored(_) => {}
+            Self::Open(lists) => lists.note_scored(at, count),
+        }
+    }
+
+    /// The candidates of a list that were not looked at closely.
+    fn not_looked_at(&self, at: usize) -> &[[u32; 2]] {
+        match self {
+            Self::Limited(lists) => lists.not_looked_at(at),
+            Self::Scored(_) => &[],
+            Self::Open(lists) => lists.not_looked_at(at),
+        }
+    }
+
+    /// Hands over the neighbours of each row, the first of which has this number; all candidates are scored.
+    pub(super) fn finish(&self, first_row: usize, bench: &mut Bench, scorer: &mut impl Scorer) -> Finished {
+        let mut finished = Finished::default();
+        for (at, row) in (0..self.count()).zip(first_row..) {
+            let neighbours = &mut bench.neighbours;
             neighbours.clear();
             match self {
-                Self::Limited(lists) => lists.finish(row, bench, &mut neighbours, scorer),
-                Self::Scored(lists) => lists.finish(at, &mut neighbours),
-                Self::Open(lists) => lists.finish((at, row), &mut bench.waiting, &mut neighbours, scorer),
+                Self::Limited(lists) => lists.finish(at, neighbours),
+                Self::Scored(lists) => lists.finish(at, neighbours),
+                Self::Open(lists) => lists.finish(at, neighbours),
             }
-            scorer.complete(row, &mut neighbours);
-            finished.push(&neighbours);
-            bench.neighbours = neighbours;
+            scorer.complete(row, neighbours);
+            finished.push(neighbours);
         }
         finished
     }
 
-    /// Lets the memory know of the list that is finished next.
-    fn prepare(&self, (at, row): (usize, usize), bench: &mut Bench, scorer: &impl Scorer) {
+    fn count(&self) -> usize {
         match self {
-            Self::Limited(lists) => lists.prepare((at, row), bench, scorer),
-            Self::Scored(_) => {}
-            Self::Open(lists) => lists.waiting(at).for_each(|other| scorer.expect(other)),
+            Self::Limited(lists) => lists.count(),
+            Self::Scored(lists) => lists.count(),
+            Self::Open(lists) => lists.count(),
         }
     }
+}
+
+/// Those of candidates in the order of their rows that come before one.
+fn before(waiting: &mut [[u32; 2]], end: usize) -> &mut [[u32; 2]] {
+    let count = waiting.partition_point(|[column, _]| (*column as usize) < end);
+    &mut waiting[..count]
 }
 
 /// The neighbours of rows that follow one another.
@@ -233,8 +295,7 @@ impl Candidate {
     }
 }
 
-/// Looks more closely at rows, several at a time, and hands over each place with its sum, from the first on; ends early
-/// where there is no way to look.
+/// Looks more closely at rows, several at a time, and hands over each place with its sum, from the first on.
 fn look_at_each(
     row: usize,
     others: impl ExactSizeIterator<Item = usize>,
@@ -247,7 +308,7 @@ fn look_at_each(
         // What is missing in the end is filled up.
         let mut together = [one; TOGETHER];
         together[1..].iter_mut().zip(&mut others).for_each(|(place, other)| *place = other);
-        let Some(sums) = scorer.look(row, together) else { return };
+        let sums = scorer.look(row, together);
         (first..count).zip(sums).for_each(|(place, sum)| take(place, sum));
     }
 }
@@ -259,14 +320,11 @@ fn score_each(
     scorer: &mut impl Scorer,
     mut take: impl FnMut(Neighbour),
 ) {
-    let (together, rest) = candidates.as_chunks::<TOGETHER>();
-    for candidates in together {
-        let columns = candidates.map(|candidate| candidate.column);
-        let scores = scorer.score_together(row, columns.map(|column| column as usize));
-        let scored = columns.into_iter().zip(scores);
-        scored.for_each(|(column, similarity)| take(Neighbour { column, similarity }));
-    }
-    for Candidate { column, .. } in rest {
-        take(Neighbour { column: *column, similarity: scorer.score(row, *column as usize) });
+    for candidates in candidates.chunks(TOGETHER) {
+        let mut others = [0; TOGETHER];
+        others.iter_mut().zip(candidates).for_each(|(place, candidate)| *place = candidate.column as usize);
+        let scores = scorer.score_together(row, &others[..candidates.len()]);
+        let scored = candidates.iter().zip(scores);
+        scored.for_each(|(candidate, similarity)| take(Neighbour { column: candidate.column, similarity }));
     }
 }

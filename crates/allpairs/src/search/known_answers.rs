@@ -40,7 +40,7 @@ fn answers(least: f32) -> Lists {
 
 fn digits() -> Matrix {
     let file = DenseFile::open_npy(&from_here("../../examples/digits/digits.npy")).unwrap();
-    Matrix::Dense(inspect(DenseMatrix::join(vec![file]), &AtomicBool::new(false)).unwrap().0)
+    Matrix::Dense(inspect(DenseMatrix::join(vec![file]), true, &AtomicBool::new(false)).unwrap().0)
 }
 
 fn sparse_digits() -> Matrix {

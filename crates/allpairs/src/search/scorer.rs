@@ -1,4 +1,4 @@
-//! Scores pairs of dense rows as they are defined, and before that in float32 if the search is in bytes.
+//! Scores pairs of dense rows as they are defined, and before that in 16-bit integers if the search is in bytes.
 
 use super::candidates::{Scorer, TOGETHER};
 use super::screen::Screen;
@@ -7,7 +7,7 @@ use crate::machine::prefetch;
 use crate::neighbours::Neighbour;
 use crate::quantised::Margin;
 use crate::score::score;
-use crate::single;
+use crate::words::Room;
 
 /// One thread's room to score in.
 pub(super) struct DenseScorer<'a> {
@@ -16,26 +16,23 @@ pub(super) struct DenseScorer<'a> {
     /// The row that `own` holds.
     held: Option<usize>,
     other: Vec<f64>,
-    closer: Option<Closer<'a>>,
-}
-
-/// What a closer look takes.
-struct Closer<'a> {
-    scales: &'a Scales,
-    /// How far its sums are at most from the true ones.
-    reach: i32,
+    /// Rows in 16-bit integers, where they are not held.
+    room: Room,
+    /// What the bytes stand for that a closer look comes after.
+    scales: Option<&'a Scales>,
 }
 
 impl<'a> DenseScorer<'a> {
     pub(super) fn new(screen: &'a Screen<'a>) -> Self {
         let stride = screen.matrix.matrix.stride();
         let (own, other) = (vec![0.0; stride], vec![0.0; stride]);
-        let margin = single::margin(screen.matrix.matrix.columns());
-        let closer = screen
-            .scales()
-            .zip(margin)
-            .map(|(scales, margin)| Closer { scales, reach: Margin::sum_above(margin) + 2 });
-        Self { screen, own, held: None, other, closer }
+        Self { screen, own, held: None, other, room: Room::default(), scales: screen.scales() }
+    }
+
+    fn dot(&mut self, row: usize, other: usize) -> f64 {
+        self.hold(row);
+        self.screen.matrix.read(other..other + 1, &mut self.other);
+        self.screen.vectors.dot(&self.own, &self.other)
     }
 
     fn hold(&mut self, row: usize) {
@@ -48,44 +45,42 @@ impl<'a> DenseScorer<'a> {
 
 impl Scorer for DenseScorer<'_> {
     fn score(&mut self, row: usize, other: usize) -> f32 {
-        self.hold(row);
+        self.score_together(row, &[other])[0]
+    }
+
+    fn score_together(&mut self, row: usize, others: &[usize]) -> [f32; TOGETHER] {
         let matrix = self.screen.matrix;
-        let dot = match matrix.stored_row(other) {
-            Some(stored) => self.screen.vectors.dots_stored(&self.own, [stored])[0],
-            None => {
-                matrix.read(other..other + 1, &mut self.other);
-                self.screen.vectors.dot(&self.own, &self.other)
+        // What is missing is filled up.
+        let all: [usize; TOGETHER] = std::array::from_fn(|at| others.get(at).copied().unwrap_or(row));
+        let dots = match (matrix.stored_row(row), all.map(|other| matrix.stored_row(other))) {
+            (Some(own), [Some(a), Some(b), Some(c), Some(d)]) => {
+                self.screen.vectors.dots_stored(own, [a, b, c, d])
             }
+            _ => std::array::from_fn(|at| others.get(at).map_or(0.0, |other| self.dot(row, *other))),
         };
-        score(dot, matrix.norms[row], matrix.norms[other])
+        std::array::from_fn(|at| score(dots[at], matrix.norms[row], matrix.norms[all[at]]))
     }
 
-    fn score_together(&mut self, row: usize, others: [usize; TOGETHER]) -> [f32; TOGETHER] {
-        let matrix = self.screen.matrix;
-        let [Some(a), Some(b), Some(c), Some(d)] = others.map(|other| matrix.stored_row(other)) else {
-            return others.map(|other| self.score(row, other));
-        };
-        self.hold(row);
-        let dots = self.screen.vectors.dots_stored(&self.own, [a, b, c, d]);
-        std::array::from_fn(|at| score(dots[at], matrix.norms[row], matrix.norms[others[at]]))
-    }
-
-    fn look(&mut self, row: usize, others: [usize; TOGETHER]) -> Option<[i32; TOGETHER]> {
-        self.closer.as_ref()?;
-        let matrix = self.screen.matrix;
-        let stored = |row: usize| Some((matrix.stored_row(row)?, matrix.norms[row]));
-        let [Some(a), Some(b), Some(c), Some(d)] = others.map(stored) else { return None };
-        let scores = single::scores(self.screen.vectors, stored(row)?, [a, b, c, d])?;
-        Some(scores.map(Margin::sum_above))
+    fn look(&mut self, row: usize, [a, b, c, d]: [usize; TOGETHER]) -> [i32; TOGETHER] {
+        let rows = [row, a, b, c, d].map(|row| row as u32);
+        let words = self.screen.matrix.words(&rows, &mut self.room);
+        let [own, others @ ..] = [0, 1, 2, 3, 4].map(|at| words.row(at));
+        self.screen.vectors.dots_of_words(own, others)
     }
 
     fn reach_of_look(&self) -> Option<i32> {
-        self.closer.as_ref().map(|closer| closer.reach)
+        self.scales.map(|_| self.screen.words_margin.positive())
     }
 
     fn expect(&self, other: usize) {
         if let Some(stored) = self.screen.matrix.stored_row(other) {
-            prefetch(stored);
+            prefetch(stored.as_flattened());
+        }
+    }
+
+    fn expect_look(&self, other: usize) {
+        if let Some(words) = self.scales.and_then(|_| self.screen.matrix.held(other)) {
+            prefetch(bytemuck::cast_slice(words));
         }
     }
 
@@ -94,8 +89,8 @@ impl Scorer for DenseScorer<'_> {
     }
 
     fn least(&self, row: usize, other: usize, sum: i32) -> i32 {
-        match &self.closer {
-            Some(closer) => closer.scales.least(sum, row, other),
+        match self.scales {
+            Some(scales) => scales.least(sum, row, other),
             None => self.margin().least(sum),
         }
     }

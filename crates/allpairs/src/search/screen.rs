@@ -29,6 +29,9 @@ const BLOCKS_PER_THREAD: usize = 2;
 /// Bytes of the packed rows on the other side that are in use at a time: part of the second-level cache.
 const SIDE_BYTES: usize = 128 << 10;
 
+/// Parts of the matrix whose rows are scored one after the other. Each time all rows are read that have lists.
+const PARTS: usize = 4;
+
 /// Sums that passed are handed over once there are so many.
 const HITS: usize = 512;
 
@@ -38,6 +41,8 @@ pub(super) struct Screen<'a> {
     pub(super) share: &'a Share,
     pub(super) matrix: &'a DenseRows,
     way: Way,
+    /// How far scores in 16-bit integers may be off.
+    pub(super) words_margin: Margin,
     first_floors: Option<FirstFloors>,
     pub(super) vectors: Vectors,
 }
@@ -49,7 +54,7 @@ impl<'a> Screen<'a> {
         matrix: &'a DenseRows,
         (margin, kernel): (Margin, Kernel),
     ) -> Self {
-        let (way, first_floors) = Way::choose(search, share, matrix, kernel);
+        let (way, first_floors) = Way::choose((search, share), (matrix, margin), kernel);
         Self { first_floors, ..Self::by(search, share, matrix, (margin, way)) }
     }
 
@@ -58,15 +63,16 @@ impl<'a> Screen<'a> {
         search: &'a Search<'a>,
         share: &'a Share,
         matrix: &'a DenseRows,
-        (margin, way): (Margin, Way),
+        (words_margin, way): (Margin, Way),
     ) -> Self {
         let lists = share.lists();
         let (margin, loose) = match way {
-            Way::Words(_) => (margin, false),
+            Way::Words(_) => (words_margin, false),
             Way::Bytes(..) => (Margin::of_bounds(), true),
         };
         let board = Board::new(search, margin, i32::MIN).with_room(room(lists, &search.selection, loose));
-        Self { board, share, matrix, way, first_floors: None, vectors: Vectors::best() }
+        let (first_floors, vectors) = (None, Vectors::best());
+        Self { board, share, matrix, way, words_margin, first_floors, vectors }
     }
 
     /// The same with these first floors.
@@ -84,7 +90,7 @@ impl<'a> Screen<'a> {
     }
 
     fn in_words(&self, limited: bool, kernel: Kernel) -> WorkerRoom<'_, WordTiles<'_>> {
-        WorkerRoom::new(self, limited, WordTiles::new(self.matrix, kernel, self.vectors))
+        WorkerRoom::new(self, limited, WordTiles::new(self.matrix, kernel))
     }
 
     fn in_bytes<'b>(
@@ -122,20 +128,28 @@ impl<'a> Screen<'a> {
         };
         match blocks {
             _ if self.board.search.stopped() => Err(Ended::Stopped),
-            Some(blocks) => self.hand_over(blocks, &mut take),
+            Some(blocks) => self.hand_over(blocks, PARTS, &mut take),
             None => self.run_in_order(take),
         }
     }
 
-    /// Finishes blocks: most of what is scored then lies anywhere in the matrix.
+    /// Finishes blocks: what is scored then lies anywhere in so many parts of the matrix, of which one is in memory at a
+    /// time if there are several.
     fn hand_over<E: Send>(
         &self,
         blocks: Vec<Block>,
+        parts: usize,
         take: &mut (impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send),
     ) -> Result<(), Ended<E>> {
-        self.matrix.matrix.expect_scattered_reads(true);
-        let taken = self.board.hand_over(blocks, &|| DenseScorer::new(self), take);
-        self.matrix.matrix.expect_scattered_reads(false);
+        let matrix = &self.matrix.matrix;
+        matrix.expect_scattered_reads(true);
+        let let_go = |rows| {
+            if parts > 1 {
+                matrix.let_go_rows(rows)
+            }
+        };
+        let taken = self.board.hand_over(blocks, (parts, &let_go), &|| DenseScorer::new(self), take);
+        matrix.expect_scattered_reads(false);
         taken
     }
 
@@ -178,7 +192,7 @@ impl<'a> Screen<'a> {
             most = most.max(neighbours.len());
             take(row, neighbours)
         };
-        self.hand_over(blocks.into_iter().flatten().collect(), &mut take_all)?;
+        self.hand_over(blocks.into_iter().flatten().collect(), 1, &mut take_all)?;
         Ok(most)
     }
 

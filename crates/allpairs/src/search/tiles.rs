@@ -2,7 +2,7 @@
 
 use crate::bytes::{ColumnPanels, RowPanels, Scales};
 use crate::dense::DenseRows;
-use crate::machine::{Kernel, Tile, Vectors, bytes};
+use crate::machine::{Kernel, Tile, bytes};
 use crate::quantised::{Margin, Panels};
 use std::fmt::Debug;
 use std::ops::Range;
@@ -46,8 +46,8 @@ pub(super) struct WordTiles<'a> {
 }
 
 impl<'a> WordTiles<'a> {
-    pub(super) fn new(matrix: &'a DenseRows, kernel: Kernel, vectors: Vectors) -> Self {
-        let (rows, columns) = (Panels::new(vectors), Panels::new(vectors));
+    pub(super) fn new(matrix: &'a DenseRows, kernel: Kernel) -> Self {
+        let (rows, columns) = (Panels::default(), Panels::default());
         Self { matrix, kernel, rows, columns, tile: Tile::new() }
     }
 }

@@ -8,8 +8,9 @@ use super::share::Share;
 use crate::bytes::{FirstFloors, Scales, Wanted};
 use crate::dense::DenseRows;
 use crate::machine::{Kernel, Vectors, bytes};
+use crate::quantised::Margin;
 use crate::settings::Selection;
-use crate::single;
+use crate::words::Room;
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -55,15 +56,14 @@ pub(super) enum Way {
 impl Way {
     /// The one that promises to be faster, and the floors that rows begin with in either.
     pub(super) fn choose(
-        search: &Search,
-        share: &Share,
-        matrix: &DenseRows,
+        (search, share): (&Search, &Share),
+        (matrix, margin): (&DenseRows, Margin),
         words: Kernel,
     ) -> (Self, Option<FirstFloors>) {
         let as_words = |floors| (Self::Words(words), floors);
         let Some(kernel) = bytes::Kernel::fast().filter(|_| fits(matrix)) else { return as_words(None) };
         let Some(scales) = Scales::measure(matrix) else { return as_words(None) };
-        let first = first_floors((search, share), (matrix, &scales), kernel);
+        let first = first_floors((search, share), (matrix, margin, &scales), kernel);
         let columns = matrix.matrix.columns() as f64;
         let looks = expected_looks((search, share), (matrix, &scales), first.as_ref());
         if SAVED * columns * share.pairs_of_a_list() > looks * (LOOK + LOOK_COLUMN * columns) {
@@ -85,13 +85,13 @@ impl Way {
 /// Floors to begin with, as good as is worth the time.
 fn first_floors(
     (search, share): (&Search, &Share),
-    matrix: (&DenseRows, &Scales),
+    (matrix, margin, scales): (&DenseRows, Margin, &Scales),
     kernel: bytes::Kernel,
 ) -> Option<FirstFloors> {
     let top_k = search.selection.top_k?;
     let (others, lists) = (search.others.len().max(1) as f64, share.lists().max(1) as f64);
     let of_lists = Lists {
-        columns: matrix.0.matrix.columns() as f64,
+        columns: matrix.matrix.columns() as f64,
         top_k: top_k as f64,
         pairs: share.pairs_of_a_list(),
         met: (share.met_by_a_list() / others).min(1.0),
@@ -99,7 +99,8 @@ fn first_floors(
     };
     let rounds = rounds(of_lists, FirstFloors::compared(top_k, kernel));
     let (rows, others) = (&share.listed()[..], &search.others);
-    FirstFloors::find(matrix, kernel, Wanted { rows, others, top_k, rounds, stop: search.stop })
+    let wanted = Wanted { rows, others, top_k, rounds, margin, stop: search.stop };
+    FirstFloors::find((matrix, scales), kernel, wanted)
 }
 
 /// What lists that may begin with floors have to do with, on average.
@@ -138,13 +139,15 @@ fn expected_looks(
     };
     let (rows, others) = (share.sample(SAMPLED), sample(&search.others, SAMPLED_OTHERS));
     let (vectors, Selection { top_k, threshold }) = (Vectors::best(), search.selection);
-    let stored = |row: usize| Some((matrix.stored_row(row)?, matrix.norms[row]));
     let looks_of = |row: &usize| {
-        let score = |other: &usize| {
-            let [score] = single::scores(vectors, stored(*row)?, [stored(*other)?])?;
-            (other != row).then_some((*other, score))
+        let mut room = Room::default();
+        let mut score = |other: &usize| {
+            let pair = [*row as u32, *other as u32];
+            let words = matrix.words(&pair, &mut room);
+            let [sum] = vectors.dots_of_words(words.row(0), [words.row(1)]);
+            (other != row).then(|| (*other, Margin::short(sum)))
         };
-        let scores: Vec<(usize, f32)> = others.iter().filter_map(score).collect();
+        let scores: Vec<(usize, f32)> = others.iter().filter_map(&mut score).collect();
         let mut floor = threshold.unwrap_or(f32::NEG_INFINITY);
         match (first, top_k) {
             (Some(first), _) => floor = floor.max(first.of(*row..*row + 1)[0]),
@@ -165,9 +168,9 @@ fn expected_looks(
     }
 }
 
-/// Whether rows can be compared in bytes and looked at in float32.
+/// Whether rows are soon looked at in 16-bit integers: they are held or quickly made.
 fn fits(matrix: &DenseRows) -> bool {
-    matrix.matrix.is_float32() && single::margin(matrix.matrix.columns()).is_some()
+    matrix.held.is_some() || matrix.matrix.is_float32()
 }
 
 #[cfg(test)]

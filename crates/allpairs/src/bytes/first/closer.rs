@@ -5,10 +5,11 @@
 //! are far above the rest, the floor is that of any row; its neighbours mostly know it.
 
 use super::Wanted;
-use super::best::{Best, Found, key, score};
+use super::best::{Best, Found};
 use crate::dense::DenseRows;
-use crate::machine::{Vectors, prefetch};
-use crate::single;
+use crate::machine::{FOUR, Vectors, prefetch};
+use crate::quantised::Margin;
+use crate::words;
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -27,14 +28,11 @@ const TOGETHER: usize = 96;
 /// Rows that are asked for ahead of those that are scored.
 const AHEAD: usize = 8;
 
-/// Rows that are scored side by side.
-const FOUR: usize = 4;
-
 /// Floors of all rows of a matrix, where any is wanted.
 pub(super) fn floors(matrix: &DenseRows, wanted: Wanted, best: &Best) -> Vec<f32> {
-    let (margin, top_k) = (single::margin(matrix.matrix.columns()), wanted.top_k);
+    let (margin, top_k) = (wanted.margin, wanted.top_k);
     let mut floors: Vec<f32> = (0..matrix.norms.len()).map(|row| best.last(row)).collect();
-    if let Some(margin) = margin.filter(|_| wanted.top_k <= MOST_WANTED) {
+    if top_k <= MOST_WANTED {
         let closer = Closer { matrix, vectors: Vectors::best(), margin, best, top_k };
         let look = |room: &mut Room, rows: &[u32]| {
             if wanted.stopped() { vec![f32::NEG_INFINITY; rows.len()] } else { closer.look(rows, room) }
@@ -54,15 +52,16 @@ pub(super) fn floors(matrix: &DenseRows, wanted: Wanted, best: &Best) -> Vec<f32
 struct Room {
     candidates: Vec<Found>,
     /// What is looked at for all rows, one after the other, and where that of each row ends.
-    others: Vec<usize>,
+    others: Vec<u32>,
     ends: Vec<usize>,
-    keys: Vec<i32>,
+    sums: Vec<i32>,
+    words: words::Room,
 }
 
 struct Closer<'a> {
     matrix: &'a DenseRows,
     vectors: Vectors,
-    margin: f32,
+    margin: Margin,
     best: &'a Best,
     top_k: usize,
 }
@@ -84,17 +83,18 @@ impl Closer<'_> {
         room.ends.clear();
         for row in rows {
             self.choose(*row as usize, &mut room.candidates);
-            room.others.extend(room.candidates.iter().map(|found| found.row()));
+            room.others.extend(room.candidates.iter().map(|found| found.row() as u32));
             room.ends.push(room.others.len());
         }
         room.others.iter().take(AHEAD).for_each(|other| self.expect(*other));
         let mut start = 0;
         let floor = |(row, end): (&u32, &usize)| {
-            self.score(*row as usize, &room.others[start..], (end - start, &mut room.keys));
+            let looked_at = (&room.others[start..], end - start);
+            self.score(*row, looked_at, (&mut room.words, &mut room.sums));
             start = *end;
-            let enough = room.keys.len() >= self.top_k;
-            let last = enough.then(|| score(self.vectors.greatest(&mut room.keys, self.top_k)));
-            last.map_or(f32::NEG_INFINITY, |last| (last - self.margin).next_down())
+            let enough = room.sums.len() >= self.top_k;
+            let last = enough.then(|| self.vectors.greatest(&mut room.sums, self.top_k));
+            last.map_or(f32::NEG_INFINITY, |last| self.margin.reached(last))
         };
         rows.iter().zip(&room.ends).map(floor).collect()
     }
@@ -117,31 +117,30 @@ impl Closer<'_> {
         }
     }
 
-    /// Keys of the scores of a row with the first of others, as far as float32 can tell; what comes behind them is asked
-    /// for.
-    fn score(&self, row: usize, others: &[usize], (count, keys): (usize, &mut Vec<i32>)) {
-        keys.clear();
-        let Some(own) = self.stored(row) else { return };
+    /// The sums of a row with the first of others; what comes behind them is asked for.
+    fn score(
+        &self,
+        row: u32,
+        (others, count): (&[u32], usize),
+        (room, sums): (&mut words::Room, &mut Vec<i32>),
+    ) {
+        sums.clear();
         for first in (0..count).step_by(FOUR) {
             let ahead = others.iter().skip(first + AHEAD).take(FOUR);
             ahead.for_each(|other| self.expect(*other));
             let four = &others[first..count.min(first + FOUR)];
-            let stored: [_; FOUR] =
-                std::array::from_fn(|at| four.get(at).and_then(|other| self.stored(*other)));
-            // What is not there is scored as the row itself, and left out.
-            let scores = single::scores(self.vectors, own, stored.map(|other| other.unwrap_or(own)));
-            let known = scores.iter().flatten().zip(&stored).filter(|(_, stored)| stored.is_some());
-            keys.extend(known.map(|(score, _)| key(*score)));
+            // What is not there is the row itself, and left out.
+            let mut rows = [row; FOUR + 1];
+            rows[1..].iter_mut().zip(four).for_each(|(place, other)| *place = *other);
+            let words = self.matrix.words(&rows, room);
+            let [own, others @ ..]: [_; FOUR + 1] = std::array::from_fn(|at| words.row(at));
+            sums.extend(self.vectors.dots_of_words(own, others).iter().take(four.len()));
         }
     }
 
-    fn stored(&self, row: usize) -> Option<single::StoredRow<'_>> {
-        Some((self.matrix.stored_row(row)?, self.matrix.norms[row]))
-    }
-
-    fn expect(&self, row: usize) {
-        if let Some(stored) = self.matrix.stored_row(row) {
-            prefetch(stored);
+    fn expect(&self, row: u32) {
+        if let Some(words) = self.matrix.held(row as usize) {
+            prefetch(bytemuck::cast_slice(words));
         }
     }
 }

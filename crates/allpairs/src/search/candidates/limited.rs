@@ -29,13 +29,8 @@ struct Filled {
     /// With those that are scored.
     looked_at: u32,
     all: u32,
-}
-
-/// A copy of one list.
-#[derive(Debug, Default)]
-pub(super) struct Slot {
-    places: Vec<[u32; 2]>,
-    filled: Filled,
+    /// Of a list that was narrowed: with those that are scored and not in their order.
+    exact: u32,
 }
 
 /// One of the lists.
@@ -63,42 +58,23 @@ impl LimitedLists {
         LimitedList { places, filled: &mut self.filled[at], top_k, threshold }
     }
 
-    fn copy<'a>(&self, Slot { places, filled }: &'a mut Slot) -> LimitedList<'a> {
-        let (top_k, threshold) = (self.top_k, self.threshold);
-        LimitedList { places, filled, top_k, threshold }
+    /// The candidates of a list that were not looked at closely.
+    pub(super) fn not_looked_at(&self, at: usize) -> &[[u32; 2]] {
+        let filled = self.filled[at];
+        &self.places[at * self.room..][filled.looked_at as usize..filled.all as usize]
     }
 
-    /// Copies what is left of a list and lets the memory know of it.
-    pub(super) fn prepare(&self, (at, row): (usize, usize), bench: &mut Bench, scorer: &impl Scorer) {
-        let slot = &mut bench.slots[1];
-        self.places[at * self.room..][..self.room].clone_into(&mut slot.places);
-        slot.filled = self.filled[at];
-        let mut list = self.copy(slot);
-        list.drop_certainly_behind(row, (&mut bench.lows, bench.vectors), scorer);
-        let waiting = &list.places[list.scored()..list.all()];
-        waiting.iter().for_each(|place| scorer.expect(Candidate::of_stored(*place).column as usize));
-    }
-
-    /// Scores what is left of the list that was prepared, and adds its neighbours in their order.
-    pub(super) fn finish(
-        &self,
-        row: usize,
-        bench: &mut Bench,
-        neighbours: &mut Vec<Neighbour>,
-        scorer: &mut impl Scorer,
-    ) {
-        let mut list = self.copy(&mut bench.slots[0]);
-        if scorer.reach_of_look().is_some() {
-            list.look(row, &mut bench.waiting, scorer);
-            list.drop_certainly_behind(row, (&mut bench.lows, bench.vectors), scorer);
-        }
-        list.score(row, &mut bench.waiting, scorer);
-        let scored = &list.places[..list.scored()];
-        neighbours.extend(scored.iter().map(|place| Candidate::of_stored(*place).neighbour()));
+    /// Adds the neighbours of a list, all of whose candidates are scored, in their order.
+    pub(super) fn finish(&self, at: usize, neighbours: &mut Vec<Neighbour>) {
+        let places = &self.places[at * self.room..][..self.filled[at].all as usize];
+        let scored = places.iter().map(|place| Candidate::of_stored(*place).neighbour());
+        neighbours.extend(scored.filter(|neighbour| neighbour.similarity >= self.threshold));
+        neighbours.sort_unstable_by(Neighbour::rank);
+        neighbours.truncate(self.top_k);
     }
 }
 
-impl LimitedList<'_> {
+impl<'a> LimitedList<'a> {
     fn scored(&self) -> usize {
         self.filled.scored as usize
     }
@@ -150,9 +126,9 @@ impl LimitedList<'_> {
     fn shorten(&mut self, row: usize, bench: &mut Bench, scorer: &mut impl Scorer) -> i32 {
         let margin = scorer.margin();
         let mut least = self.drop_certainly_behind(row, (&mut bench.lows, bench.vectors), scorer);
-        if self.is_crowded() && scorer.reach_of_look().is_some() {
-            self.look(row, &mut bench.waiting, scorer);
-            least = self.drop_certainly_behind(row, (&mut bench.lows, bench.vectors), scorer);
+        if self.is_crowded() {
+            let room = (&mut bench.lows, bench.vectors);
+            least = least.max(self.look_and_drop(row, room, &mut bench.waiting, scorer));
         }
         if !self.is_crowded() {
             return margin.surely_less(least);
@@ -206,6 +182,42 @@ impl LimitedList<'_> {
         least
     }
 
+    /// Takes a closer look, if there is one, and drops what it shows to be behind others. What is returned is as with
+    /// [`Self::drop_certainly_behind`].
+    fn look_and_drop(
+        &mut self,
+        row: usize,
+        (lows, vectors): (&mut Vec<i32>, Vectors),
+        waiting: &mut Vec<Candidate>,
+        scorer: &mut impl Scorer,
+    ) -> i32 {
+        if scorer.reach_of_look().is_none() {
+            return i32::MIN;
+        }
+        self.look(row, waiting, scorer);
+        self.drop_certainly_behind(row, (lows, vectors), scorer)
+    }
+
+    /// Drops whatever can be without a score; what is left to be scored is in the order of the rows then.
+    pub(super) fn narrow(&mut self, row: usize, bench: &mut Bench, scorer: &mut impl Scorer) {
+        self.drop_certainly_behind(row, (&mut bench.lows, bench.vectors), scorer);
+        self.look_and_drop(row, (&mut bench.lows, bench.vectors), &mut bench.waiting, scorer);
+        let (scored, all) = (self.scored(), self.all());
+        self.places[scored..all].sort_unstable();
+        self.filled.exact = self.filled.scored;
+    }
+
+    /// The candidates of a narrowed list that wait to be scored.
+    pub(super) fn waiting(self) -> &'a mut [[u32; 2]] {
+        &mut self.places[self.filled.exact as usize..self.filled.all as usize]
+    }
+
+    /// Takes note that the first of those that wait are scored.
+    pub(super) fn note_scored(&mut self, count: usize) {
+        // No more than there are.
+        self.filled.exact += count as u32;
+    }
+
     /// Looks closely at the candidates that were not looked at so.
     fn look(&mut self, row: usize, waiting: &mut Vec<Candidate>, scorer: &mut impl Scorer) {
         let (looked_at, all) = (self.looked_at(), self.all());
@@ -241,7 +253,7 @@ impl LimitedList<'_> {
             self.places.copy_within(at..moved, at + 1);
             self.places[at] = Candidate::by_score(neighbour).stored();
             let count = count as u32;
-            *self.filled = Filled { scored: count, looked_at: count, all: count };
+            *self.filled = Filled { scored: count, looked_at: count, all: count, exact: 0 };
         }
     }
 }

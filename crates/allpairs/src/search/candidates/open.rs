@@ -1,23 +1,25 @@
 //! Lists of all rows whose scores reach a threshold.
 
-use super::{Candidate, Scorer, look_at_each, score_each};
+use super::{Candidate, Scorer, look_at_each};
 use crate::neighbours::Neighbour;
 
-/// Candidates of a list that wait to be scored together.
+/// Candidates of a list that wait to be looked at together.
 const WAITING: usize = 16;
 
-/// Lists that take in whatever reaches the threshold.
+/// Lists that take in whatever may reach the threshold.
 #[derive(Debug)]
 pub(in crate::search) struct OpenLists {
-    /// Those that are scored, then those that wait.
     lists: Vec<OpenList>,
     threshold: f32,
 }
 
+/// Candidates: those that are scored, those that were looked at closely, and the others.
 #[derive(Debug, Clone, Default)]
 struct OpenList {
-    candidates: Vec<Candidate>,
-    waiting: u32,
+    places: Vec<[u32; 2]>,
+    scored: u32,
+    /// Besides those that are scored.
+    looked_at: u32,
 }
 
 impl OpenLists {
@@ -36,71 +38,76 @@ impl OpenLists {
         waiting: &mut Vec<Candidate>,
         scorer: &mut impl Scorer,
     ) {
-        let list = &mut self.lists[at];
-        list.candidates.push(candidate);
-        list.waiting += 1;
-        if list.waiting as usize >= WAITING {
-            waiting.clear();
-            waiting.extend(list.candidates.drain(list.scored()..));
-            list.waiting = 0;
-            let take = |neighbour| list.candidates.push(Candidate::by_score(neighbour));
-            score_reaching((row, self.threshold), waiting, scorer, take);
+        self.lists[at].places.push(candidate.stored());
+        if self.not_looked_at(at).len() >= WAITING {
+            self.lists[at].look(row, self.threshold, waiting, scorer);
         }
     }
 
     pub(super) fn offer_scored(&mut self, at: usize, neighbour: Neighbour) {
         if neighbour.similarity >= self.threshold {
-            self.lists[at].candidates.push(Candidate::by_score(neighbour));
+            let list = &mut self.lists[at];
+            list.places.insert(list.scored as usize, Candidate::by_score(neighbour).stored());
+            list.scored += 1;
         }
     }
 
-    /// The rows that wait to be scored.
-    pub(super) fn waiting(&self, at: usize) -> impl Iterator<Item = usize> {
-        let list = &self.lists[at];
-        list.candidates[list.scored()..].iter().map(|candidate| candidate.column as usize)
+    /// The candidates of a list that were not looked at closely.
+    pub(super) fn not_looked_at(&self, at: usize) -> &[[u32; 2]] {
+        let OpenList { places, scored, looked_at } = &self.lists[at];
+        &places[(scored + looked_at) as usize..]
     }
 
-    /// Scores what waits, and adds all neighbours in their order.
-    pub(super) fn finish(
-        &self,
+    /// Drops whatever a closer look shows to be below the threshold; the others are in the order of the rows then.
+    pub(super) fn narrow(
+        &mut self,
         (at, row): (usize, usize),
         waiting: &mut Vec<Candidate>,
-        neighbours: &mut Vec<Neighbour>,
         scorer: &mut impl Scorer,
     ) {
-        let list = &self.lists[at];
-        let (scored, others) = list.candidates.split_at(list.scored());
-        neighbours.extend(scored.iter().map(|candidate| candidate.neighbour()));
-        others.clone_into(waiting);
-        score_reaching((row, self.threshold), waiting, scorer, |neighbour| neighbours.push(neighbour));
+        let list = &mut self.lists[at];
+        list.look(row, self.threshold, waiting, scorer);
+        list.places[list.scored as usize..].sort_unstable();
+    }
+
+    /// The candidates of a narrowed list that wait to be scored.
+    pub(super) fn waiting(&mut self, at: usize) -> &mut [[u32; 2]] {
+        let list = &mut self.lists[at];
+        &mut list.places[list.scored as usize..]
+    }
+
+    /// Takes note that the first of those that wait are scored.
+    pub(super) fn note_scored(&mut self, at: usize, count: usize) {
+        // Rows have numbers of 32 bits.
+        self.lists[at].scored += count as u32;
+    }
+
+    /// Adds the neighbours of a list, all of whose candidates are scored, in their order.
+    pub(super) fn finish(&self, at: usize, neighbours: &mut Vec<Neighbour>) {
+        let scored = self.lists[at].places.iter().map(|place| Candidate::of_stored(*place).neighbour());
+        neighbours.extend(scored.filter(|neighbour| neighbour.similarity >= self.threshold));
         neighbours.sort_unstable_by(Neighbour::rank);
     }
 }
 
 impl OpenList {
-    fn scored(&self) -> usize {
-        self.candidates.len() - self.waiting as usize
-    }
-}
-
-/// Scores candidates of a row and hands over those that reach the threshold.
-fn score_reaching(
-    (row, threshold): (usize, f32),
-    waiting: &mut Vec<Candidate>,
-    scorer: &mut impl Scorer,
-    mut take: impl FnMut(Neighbour),
-) {
-    if let Some(reach) = scorer.reach_of_look() {
+    /// Takes a closer look, if there is one, and drops what it shows to be below the threshold.
+    fn look(&mut self, row: usize, threshold: f32, waiting: &mut Vec<Candidate>, scorer: &mut impl Scorer) {
+        let known = (self.scored + self.looked_at) as usize;
+        let Some(reach) = scorer.reach_of_look() else {
+            self.looked_at = self.places.len() as u32 - self.scored;
+            return;
+        };
         let wanted = scorer.margin().least_of_score(threshold);
-        let mut possible = vec![true; waiting.len()];
+        waiting.clear();
+        waiting.extend(self.places[known..].iter().map(|place| Candidate::of_stored(*place)));
+        self.places.truncate(known);
         let others = waiting.iter().map(|candidate| candidate.column as usize);
-        look_at_each(row, others, scorer, |at, sum| possible[at] = sum.saturating_add(reach) >= wanted);
-        let mut possible = possible.into_iter();
-        waiting.retain(|_| possible.next().unwrap_or(true));
+        look_at_each(row, others, scorer, |at, sum| {
+            if sum.saturating_add(reach) >= wanted {
+                self.places.push(Candidate::by_sum(waiting[at].column, sum).stored());
+            }
+        });
+        self.looked_at = self.places.len() as u32 - self.scored;
     }
-    score_each(row, waiting, scorer, |neighbour| {
-        if neighbour.similarity >= threshold {
-            take(neighbour);
-        }
-    });
 }

@@ -5,7 +5,7 @@ use crate::neighbours::Neighbour;
 use crate::quantised::Margin;
 use crate::score::score;
 use crate::search::blocks::Board;
-use crate::search::candidates::Scorer;
+use crate::search::candidates::{Scorer, TOGETHER};
 use crate::search::share::Share;
 use crate::sparse::SparseRows;
 
@@ -56,6 +56,11 @@ impl Scorer for SparseScorer<'_> {
         self.hold(row);
         let matrix = self.matrix;
         score(matrix.dot(other, &self.spread), matrix.norms[row], matrix.norms[other])
+    }
+
+    /// The score, which is all there is to look at.
+    fn look(&mut self, row: usize, others: [usize; TOGETHER]) -> [i32; TOGETHER] {
+        others.map(|other| Margin::sum_above(self.score(row, other)))
     }
 
     fn margin(&self) -> Margin {

@@ -141,9 +141,12 @@ impl<'a> SparseScreen<'a> {
         drop(way);
         match blocks {
             _ if search.stopped() => Err(Ended::Stopped),
-            Some(blocks) => {
-                board.hand_over(blocks, &|| SparseScorer::new((&board, share, matrix)), &mut take)
-            }
+            Some(blocks) => board.hand_over(
+                blocks,
+                (1, &|_| {}),
+                &|| SparseScorer::new((&board, share, matrix)),
+                &mut take,
+            ),
             None => search.run_unscreened(share, take),
         }
     }

@@ -118,9 +118,11 @@ impl Block {
         }
     }
 
-    /// All lists, those of some rows at a time with the number of the first.
-    fn lists(&self) -> impl Iterator<Item = (usize, &Mutex<Lists>)> {
-        (self.rows.start..).step_by(LISTED_TOGETHER).zip(&self.lists)
+    /// All lists, each time those of some rows.
+    fn lists(&self) -> impl Iterator<Item = (Range<usize>, &Mutex<Lists>)> {
+        let starts = self.rows.clone().step_by(LISTED_TOGETHER);
+        let rows = starts.map(|start| start..self.rows.end.min(start + LISTED_TOGETHER));
+        rows.zip(&self.lists)
     }
 
     /// Takes over what was found for rows of this block.
@@ -271,22 +273,25 @@ impl<'a> Board<'a> {
         let_go: &LetGo,
         new_scorer: &(impl Fn() -> S + Sync),
     ) {
-        let lists: Vec<(usize, &Mutex<Lists>)> = blocks.iter().flat_map(Block::lists).collect();
+        let lists: Vec<(Range<usize>, &Mutex<Lists>)> = blocks.iter().flat_map(Block::lists).collect();
         let room = || (new_scorer(), Bench::new(Vectors::best()));
         lists.par_chunks(SCORED_TOGETHER).for_each_init(room, |(scorer, bench), groups| {
-            for (first_row, lists) in groups {
+            for (rows, lists) in groups {
                 if self.search.stopped() {
                     return;
                 }
                 let mut lists = lists.lock().unwrap_or_else(PoisonError::into_inner);
                 if part.start == self.search.others.start {
-                    lists.narrow(*first_row, bench, scorer);
+                    lists.narrow(rows.start, bench, scorer);
                 }
-                lists.score_before((*first_row, part.end), bench, scorer);
+                lists.score_before((rows.start, part.end), bench, scorer);
             }
-            if let [(first, _), .., (last, _)] = groups {
-                let_go(*first..part.start.min(*last));
-                let_go(part.end.max(*first)..*last);
+            // Most of the time they follow one another.
+            for groups in groups.chunk_by(|(one, _), (next, _)| one.end == next.start) {
+                if let (Some((first, _)), Some((last, _))) = (groups.first(), groups.last()) {
+                    let_go(first.start..part.start.min(last.end));
+                    let_go(part.end.max(first.start)..last.end);
+                }
             }
         });
         let_go(part);
@@ -294,8 +299,8 @@ impl<'a> Board<'a> {
 
     fn finish<S: Scorer>(&self, block: &Block, new_scorer: &(impl Fn() -> S + Sync)) -> Vec<Finished> {
         let room = || (new_scorer(), Bench::new(Vectors::best()));
-        let finish = |(scorer, bench): &mut (S, Bench), (first_row, lists): (usize, &Mutex<Lists>)| {
-            lists.lock().unwrap_or_else(PoisonError::into_inner).finish(first_row, bench, scorer)
+        let finish = |(scorer, bench): &mut (S, Bench), (rows, lists): (Range<usize>, &Mutex<Lists>)| {
+            lists.lock().unwrap_or_else(PoisonError::into_inner).finish(rows.start, bench, scorer)
         };
         block.lists().collect::<Vec<_>>().into_par_iter().map_init(room, finish).collect()
     }

@@ -200,7 +200,9 @@ impl<'a> Board<'a> {
     /// Whether more neighbours were found, or are to be expected, than may be kept.
     pub(super) fn has_too_many(&self, part_done: f64) -> bool {
         let offered = self.offered.load(Ordering::Relaxed);
-        let expected = if part_done < 0.05 { offered as f64 } else { offered as f64 / part_done };
+        // Few of all tell nothing: neighbours are often close to each other, such as rows that are nearly the same.
+        let tell = part_done >= 0.05 && offered >= KEPT_NEIGHBOURS / 4;
+        let expected = if tell { offered as f64 / part_done } else { offered as f64 };
         self.search.selection.top_k.is_none() && expected > KEPT_NEIGHBOURS as f64
     }
 

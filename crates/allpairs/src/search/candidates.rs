@@ -15,9 +15,6 @@ use scored::ScoredLists;
 /// Candidates that are scored together.
 pub(super) const TOGETHER: usize = 4;
 
-/// Bytes that all lists may take without anybody having to look at them.
-const FEW_BYTES: usize = 16 << 20;
-
 /// Scores a candidate as defined.
 pub(super) trait Scorer {
     /// The score of two rows. Calls with the same first row come together.
@@ -75,15 +72,17 @@ pub(super) struct Bench {
     neighbours: Vec<Neighbour>,
 }
 
-/// Candidates that each of so many lists has room for, if all wait to be scored.
-///
-/// Longer lists are shortened less often, which saves less time than their memory is worth, unless sums are `loose` and
+/// Candidates that a list has room for, if all wait to be scored; given the bytes that a row is held in if sums are loose and
 /// candidates are looked at each time.
-pub(super) fn room(lists: usize, selection: &Selection, loose: bool) -> usize {
+///
+/// Longer lists are shortened less often, which saves less time than their memory is worth, unless sums are loose. Short
+/// ones would also often be crowded then by candidates that a closer look can not tell apart, and scoring these brings whole
+/// files into memory, of which a quarter is enough: three quarters of two bytes for each one that is held.
+pub(super) fn room(selection: &Selection, loose: Option<usize>) -> usize {
     let Some(top_k) = selection.top_k else { return 0 };
-    let long = 2 * top_k + 12;
-    let bytes = lists.saturating_mul(long).saturating_mul(size_of::<Candidate>());
-    if loose && bytes <= FEW_BYTES { long } else { top_k + top_k / 4 + 4 }
+    let (long, short) = (2 * top_k + 12, top_k + top_k / 4 + 4);
+    let more = (long - short) * size_of::<Candidate>();
+    if loose.is_some_and(|held| more <= held * 3 / 2) { long } else { short }
 }
 
 impl Bench {

@@ -65,12 +65,11 @@ impl<'a> Screen<'a> {
         matrix: &'a DenseRows,
         (words_margin, way): (Margin, Way),
     ) -> Self {
-        let lists = share.lists();
         let (margin, loose) = match way {
-            Way::Words(_) => (words_margin, false),
-            Way::Bytes(..) => (Margin::of_bounds(), true),
+            Way::Words(_) => (words_margin, None),
+            Way::Bytes(..) => (Margin::of_bounds(), Some(matrix.matrix.stride() * size_of::<i16>())),
         };
-        let board = Board::new(search, margin, i32::MIN).with_room(room(lists, &search.selection, loose));
+        let board = Board::new(search, margin, i32::MIN).with_room(room(&search.selection, loose));
         let (first_floors, vectors) = (None, Vectors::best());
         Self { board, share, matrix, way, words_margin, first_floors, vectors }
     }

@@ -27,7 +27,10 @@ class Endpoint:
             ["serve", "--listen", f"127.0.0.1:{port}", "--data-dir", yard.data, *yard.bucket_flags(), *flags], None, env
         )
         line = self.running._unread.get(timeout=yards.DEADLINE)
-        assert line is not None, self.running.end()
+        if line is None:
+            # The mark of the end, which is looked for once more.
+            self.running._unread.put(None)
+            raise AssertionError(f"ended before it listened: {self.running.end()}")
         self.url = line.decode().removeprefix("listening at ").strip()
         lines = yard.command("env", "--data-dir", yard.data).stdout.splitlines()
         pairs = [line.removeprefix("export ").split("=", 1) for line in lines if line.startswith("export ")]

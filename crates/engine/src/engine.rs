@@ -24,6 +24,7 @@ use crate::store::{Store, StoreError};
 mod drive;
 mod gc;
 mod jobs;
+mod lock;
 mod outbox;
 mod publish;
 mod queue;
@@ -38,6 +39,7 @@ pub use gc::{Collected, GcLimits};
 pub use jobs::{
     AmendError, CreateError, Described, JobLimits, Jobs, JobsSetup, LimitExceeded, StopError, TagChange,
 };
+pub use lock::lock_soon;
 pub use outbox::Outbox;
 pub use waiting::Waiting;
 
@@ -150,7 +152,7 @@ impl Engine {
     /// one whose driver was killed is stopped and cleaned up. One that still runs is an error.
     pub async fn submit(&self, submission: Submission) -> Result<Driver, EngineError> {
         let Submission { request, plan, manifests } = submission;
-        let lock = self.lock(&plan.job)?;
+        let lock = self.lock_soon(&plan.job).await?;
         // First what may be refused: as long as the earlier job's artifacts are there, so is its record.
         let merged = plan.merge.as_ref().map(|merge| merge.output.as_str());
         publish::remove_earlier(self, &plan.output, merged).await?;
@@ -162,7 +164,7 @@ impl Engine {
     /// Takes up a job that was submitted before: the same plan, a new attempt for the instances that
     /// had not ended well. `None` if it has completed.
     pub async fn resume(&self, name: &str, request: &str) -> Result<Option<Driver>, EngineError> {
-        let lock = self.lock(name)?;
+        let lock = self.lock_soon(name).await?;
         let stored = self.store().job(name)?;
         let stored = stored.ok_or_else(|| EngineError::Unknown { job: name.to_owned() })?;
         if stored.request != request {
@@ -287,14 +289,24 @@ impl Engine {
 
     /// Held while a job is driven; the kernel lets go of it when the process ends, however it ends.
     fn lock(&self, job: &str) -> Result<fs::File, EngineError> {
-        let folder = self.job_folder(job);
-        fs::create_dir_all(&folder)?;
-        let file = fs::OpenOptions::new().create(true).append(true).open(folder.join("lock"))?;
+        let file = self.lock_file(job)?;
         match file.file().try_lock() {
             Ok(()) => Ok(file),
             Err(std::fs::TryLockError::WouldBlock) => Err(EngineError::Running { job: job.to_owned() }),
             Err(std::fs::TryLockError::Error(error)) => Err(error.into()),
         }
+    }
+
+    /// The same where the job's driver may have been killed a moment ago.
+    async fn lock_soon(&self, job: &str) -> Result<fs::File, EngineError> {
+        let file = self.lock_file(job)?;
+        if lock_soon(&file).await? { Ok(file) } else { Err(EngineError::Running { job: job.to_owned() }) }
+    }
+
+    fn lock_file(&self, job: &str) -> Result<fs::File, EngineError> {
+        let folder = self.job_folder(job);
+        fs::create_dir_all(&folder)?;
+        Ok(fs::OpenOptions::new().create(true).append(true).open(folder.join("lock"))?)
     }
 
     fn store(&self) -> MutexGuard<'_, Store> {

@@ -18,6 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
+use trainyard_engine::engine::lock_soon;
 
 mod answer;
 mod cloudwatch;
@@ -60,7 +61,7 @@ impl Server {
     /// # Errors
     /// Another endpoint has the folder, or another program the address.
     pub(crate) async fn bind(data: &Path, at: SocketAddr, tls: Option<TlsAcceptor>) -> anyhow::Result<Self> {
-        let lock = lock(data)?;
+        let lock = lock(data).await?;
         let listener = TcpListener::bind(at).await.with_context(|| format!("listening at {at}"))?;
         let address = listener.local_addr()?;
         Ok(Self { listener, address, tls, _lock: lock })
@@ -118,16 +119,13 @@ impl Server {
     }
 }
 
-fn lock(data: &Path) -> anyhow::Result<fs::File> {
+async fn lock(data: &Path) -> anyhow::Result<fs::File> {
     fs::create_dir_all(data)?;
     let file = fs::OpenOptions::new().create(true).append(true).open(data.join("server.lock"))?;
-    match file.file().try_lock() {
-        Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => {
-            anyhow::bail!("another endpoint runs for {}: use that one, or another --data-dir", data.display())
-        }
-        Err(std::fs::TryLockError::Error(error)) => Err(error.into()),
+    if !lock_soon(&file).await? {
+        anyhow::bail!("another endpoint runs for {}: use that one, or another --data-dir", data.display());
     }
+    Ok(file)
 }
 
 /// One client.

@@ -57,11 +57,11 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
 
 def test_the_best_ten_take_no_more_memory_than_the_file_and_a_fifth(yard, matrix):
     """The file is never in memory as a whole, nor the same rows twice."""
-    path = matrix(clustered(60_000, 320))
+    path = matrix(clustered(80_000, 384))
     command = [find_binary(), "pairs", path, "-k", "10", "-o", yard.root / "out.parquet", "--threads", "2"]
     peak = int(subprocess.check_output([sys.executable, "-c", PEAK, *command]))
     assert peak < 1.2 * path.stat().st_size
-    assert pyarrow.parquet.read_metadata(yard.root / "out.parquet").num_rows == 600_000
+    assert pyarrow.parquet.read_metadata(yard.root / "out.parquet").num_rows == 800_000
 
 
 def test_the_digits_have_the_known_neighbours_in_parquet_and_csv(yard, matrix):

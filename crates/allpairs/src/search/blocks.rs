@@ -24,11 +24,22 @@ const KEPT_NEIGHBOURS: usize = NEIGHBOURS_UNDER_WAY / 2;
 /// Rows whose lists a thread has to itself at a time.
 const LISTED_TOGETHER: usize = 64;
 
-/// Groups of lists that a thread scores at a time.
-const SCORED_TOGETHER: usize = 8;
+/// How candidates are scored: those that are rows of one part of all others after those of the part before it. So only that
+/// part has to be in memory, and the rows that its rows are scored with.
+pub(super) struct Parts<'a> {
+    pub(super) count: usize,
+    /// Rows whose lists a thread takes at a time, about.
+    pub(super) rows: usize,
+    /// Lets go of the memory that rows in files take.
+    pub(super) let_go: &'a (dyn Fn(Range<usize>) + Sync),
+}
 
-/// Lets go of the memory that rows in files take.
-pub(super) type LetGo<'a> = dyn Fn(Range<usize>) + Sync + 'a;
+impl Parts<'_> {
+    /// All at once, with rows that stay in memory.
+    pub(super) fn whole() -> Self {
+        Self { count: 1, rows: 8 * LISTED_TOGETHER, let_go: &|_| {} }
+    }
+}
 
 /// Some rows with their candidates.
 pub(super) struct Block {
@@ -243,14 +254,14 @@ impl<'a> Board<'a> {
     pub(super) fn hand_over<E: Send, S: Scorer>(
         &self,
         blocks: Vec<Block>,
-        (parts, let_go): (usize, &LetGo),
+        parts: &Parts,
         new_scorer: &(impl Fn() -> S + Sync),
         take: &mut (impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send),
     ) -> Result<(), Ended<E>> {
         let others = &self.search.others;
-        for part in 0..parts {
-            let [start, end] = [part, part + 1].map(|part| others.start + others.len() * part / parts);
-            self.score_part(&blocks, start..end, let_go, new_scorer);
+        for part in 0..parts.count {
+            let [start, end] = [part, part + 1].map(|part| others.start + others.len() * part / parts.count);
+            self.score_part(&blocks, start..end, parts, new_scorer);
         }
         let mut finished: (usize, Vec<Finished>) = (0, Vec::new());
         for block in blocks {
@@ -266,18 +277,17 @@ impl<'a> Board<'a> {
         take_all(&finished, take).map_err(Ended::Taker)
     }
 
-    /// Scores the candidates of all lists that are rows of a part of all others, each part after those before it. So only
-    /// that part has to be in memory, and the rows that its rows are scored with.
+    /// Scores the candidates of all lists that are rows of a part of all others, each part after those before it.
     fn score_part<S: Scorer>(
         &self,
         blocks: &[Block],
         part: Range<usize>,
-        let_go: &LetGo,
+        Parts { rows, let_go, .. }: &Parts,
         new_scorer: &(impl Fn() -> S + Sync),
     ) {
         let lists: Vec<(Range<usize>, &Mutex<Lists>)> = blocks.iter().flat_map(Block::lists).collect();
         let room = || (new_scorer(), Bench::new(Vectors::best()));
-        lists.par_chunks(SCORED_TOGETHER).for_each_init(room, |(scorer, bench), groups| {
+        lists.par_chunks((rows / LISTED_TOGETHER).max(1)).for_each_init(room, |(scorer, bench), groups| {
             for (rows, lists) in groups {
                 if self.search.stopped() {
                     return;

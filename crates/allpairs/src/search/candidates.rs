@@ -77,7 +77,7 @@ pub(super) struct Bench {
 ///
 /// Longer lists are shortened less often, which saves less time than their memory is worth, unless sums are loose. Short
 /// ones would also often be crowded then by candidates that a closer look can not tell apart, and scoring these brings whole
-/// files into memory, of which a quarter is enough: three quarters of two bytes for each one that is held.
+/// files into memory, of which a part is enough: most of two bytes for each one that is held.
 pub(super) fn room(selection: &Selection, loose: Option<usize>) -> usize {
     let Some(top_k) = selection.top_k else { return 0 };
     let (long, short) = (2 * top_k + 12, top_k + top_k / 4 + 4);

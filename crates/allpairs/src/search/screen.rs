@@ -4,7 +4,7 @@
 //! beforehand: if they turn out to be too many to be kept, blocks are done one after the other instead, each
 //! against all its partners.
 
-use super::blocks::{BLOCK_STEP, Block, Board, Found, Hit, Side, Worker};
+use super::blocks::{BLOCK_STEP, Block, Board, Found, Hit, Parts, Side, Worker};
 use super::candidates::{Bench, room};
 use super::scorer::DenseScorer;
 use super::share::{Counts, Share};
@@ -30,7 +30,10 @@ const BLOCKS_PER_THREAD: usize = 2;
 const SIDE_BYTES: usize = 128 << 10;
 
 /// Parts of the matrix whose rows are scored one after the other. Each time all rows are read that have lists.
-const PARTS: usize = 4;
+const PARTS: usize = 6;
+
+/// Bytes of rows that are let go of together once they are scored: each time takes the system a while, and all threads.
+const LET_GO_BYTES: usize = 2 << 20;
 
 /// Sums that passed are handed over once there are so many.
 const HITS: usize = 512;
@@ -127,28 +130,26 @@ impl<'a> Screen<'a> {
         };
         match blocks {
             _ if self.board.search.stopped() => Err(Ended::Stopped),
-            Some(blocks) => self.hand_over(blocks, PARTS, &mut take),
+            Some(blocks) => {
+                let matrix = &self.matrix.matrix;
+                let rows = LET_GO_BYTES / (matrix.stride() * matrix.bytes_of_number());
+                let parts = Parts { count: PARTS, rows, let_go: &|rows| matrix.let_go_rows(rows) };
+                self.hand_over(blocks, &parts, &mut take)
+            }
             None => self.run_in_order(take),
         }
     }
 
-    /// Finishes blocks: what is scored then lies anywhere in so many parts of the matrix, of which one is in memory at a
-    /// time if there are several.
+    /// Finishes blocks: what is scored then lies anywhere in the matrix, or in one part of it after the other.
     fn hand_over<E: Send>(
         &self,
         blocks: Vec<Block>,
-        parts: usize,
+        parts: &Parts,
         take: &mut (impl FnMut(usize, &[Neighbour]) -> Result<(), E> + Send),
     ) -> Result<(), Ended<E>> {
-        let matrix = &self.matrix.matrix;
-        matrix.expect_scattered_reads(true);
-        let let_go = |rows| {
-            if parts > 1 {
-                matrix.let_go_rows(rows)
-            }
-        };
-        let taken = self.board.hand_over(blocks, (parts, &let_go), &|| DenseScorer::new(self), take);
-        matrix.expect_scattered_reads(false);
+        self.matrix.matrix.expect_scattered_reads(true);
+        let taken = self.board.hand_over(blocks, parts, &|| DenseScorer::new(self), take);
+        self.matrix.matrix.expect_scattered_reads(false);
         taken
     }
 
@@ -191,7 +192,7 @@ impl<'a> Screen<'a> {
             most = most.max(neighbours.len());
             take(row, neighbours)
         };
-        self.hand_over(blocks.into_iter().flatten().collect(), 1, &mut take_all)?;
+        self.hand_over(blocks.into_iter().flatten().collect(), &Parts::whole(), &mut take_all)?;
         Ok(most)
     }
 

@@ -14,7 +14,7 @@ use super::weights::Weights;
 use crate::machine::{Limits, SIGNATURES_TOGETHER, Vectors};
 use crate::neighbours::Neighbour;
 use crate::quantised::Margin;
-use crate::search::blocks::{Block, Board, Found, Hit, Side, Worker};
+use crate::search::blocks::{Block, Board, Found, Hit, Parts, Side, Worker};
 use crate::search::candidates::{Bench, Scorer};
 use crate::search::share::Share;
 use crate::search::{Ended, Search};
@@ -143,7 +143,7 @@ impl<'a> SparseScreen<'a> {
             _ if search.stopped() => Err(Ended::Stopped),
             Some(blocks) => board.hand_over(
                 blocks,
-                (1, &|_| {}),
+                &Parts::whole(),
                 &|| SparseScorer::new((&board, share, matrix)),
                 &mut take,
             ),

@@ -9,7 +9,7 @@ use crate::machine::Vectors;
 use crate::memory;
 use crate::quantised::factor;
 
-/// Numbers in one byte are held in twice of that by nobody.
+/// Bytes of a stored number from which on rows are held: of smaller ones they would take twice the file.
 const LEAST_BYTES: usize = 2;
 
 /// Whether there is room for all rows of a matrix in 16-bit integers: they may take half of the memory.
